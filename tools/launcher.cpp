@@ -21,19 +21,16 @@
 #include "src/base/clock.hpp"
 #include "src/base/fd.hpp"
 #include "tools/binding.hpp"
+#include "tools/generation.hpp"
 #include "tools/labelled_stream.hpp"
 #include "tools/process_end.hpp"
 #include "tools/rank_process.hpp"
+#include "tools/restarts.hpp"
 
 namespace weft::internal::tools {
 namespace {
 
 const int forwarded_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-
-struct RankProcess {
-    pid_t pid = -1;  // until reaped
-    Fd pidfd;        // empty: SIGCHLD reports the rank's end
-};
 
 // Data of the epoll events: a rank's number means the end of its process.
 enum : uint64_t { signal_event = UINT64_MAX, report_event = UINT64_MAX - 1 };
@@ -41,14 +38,18 @@ enum : uint64_t { signal_event = UINT64_MAX, report_event = UINT64_MAX - 1 };
 class Launcher {
   public:
     Launcher(const Job& job, LabelledStream output, LabelledStream error)
-        : job_(job), output_(std::move(output)), error_(std::move(error)), ranks_(size_t(job.ranks)) {}
+        : job_(job), output_(std::move(output)), error_(std::move(error)), now_(job.ranks) {
+        if (job.elasticity) restarts_.emplace(*job.elasticity, job.ranks);
+    }
     Status prepare();
     int run();
 
   private:
-    Status raise_descriptor_limit();
     Status watch(int descriptor, uint64_t event);
-    Status start(int rank, int processor);
+    Status start(int rank, const std::string& unique_id);
+    Status start_all();
+    void run_ranks();
+    bool prepare_restart();
     void wait_for_events(int64_t until_us);
     void handle_event(uint64_t event);
     void handle_signal();
@@ -59,20 +60,17 @@ class Launcher {
     void escalate();
     void end_strangers();
     void say(const std::string& sentence) { error_.say("weft run: " + sentence); }
-    void signal_ranks(int signal);
-    std::string running_text() const;
     int64_t grace_us() const { return int64_t(job_.grace_s * 1e6); }
 
     const Job& job_;
     ProcessState original_ = {};
     LabelledStream output_, error_;
-    std::vector<RankProcess> ranks_;
-    int running_ = 0;
-    Fd events_, signals_, report_source_, report_target_;
-    std::optional<int> exit_status_;  // of the first failure
+    Fd events_, signals_;
+    std::vector<int> processors_;     // of the ranks, in turns; empty: any
     int64_t stop_at_us_ = INT64_MAX;  // from the time limit
-    int64_t term_at_us_ = INT64_MAX;  // time of SIGTERM for ranks that still run
-    int64_t kill_at_us_ = INT64_MAX;  // time of SIGKILL
+    bool job_ends_ = false;           // no restart may follow
+    std::optional<Restarts> restarts_;
+    Generation now_;
 };
 
 Status Launcher::prepare() {
@@ -88,32 +86,13 @@ Status Launcher::prepare() {
     signal(SIGCHLD, SIG_DFL);
     // Orphans of the ranks become children of the launcher, which ends them with the job.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    WEFT_TRY(raise_descriptor_limit());
+    WEFT_TRY(
+        original_.raise_open_files(rlim_t(job_.ranks) * (job_.label ? 3 : 1) + 32, job_.ranks));  // some are its own
 
     signals_ = Fd(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
     events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-    int ends[2];
-    if (!signals_ || !events_ || pipe2(ends, O_CLOEXEC) != 0) {
-        return fail(error::system_call, "the launcher cannot be set up: {}", errno_text(errno));
-    }
-    report_source_ = Fd(ends[0]);
-    report_target_ = Fd(ends[1]);
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    WEFT_TRY(watch(signals_.number(), signal_event));
-    return watch(report_source_.number(), report_event);
-}
-
-Status Launcher::raise_descriptor_limit() {
-    // a limit that is too low causes an error later
-    if (getrlimit(RLIMIT_NOFILE, &original_.open_files) != 0) return ok();
-    rlim_t needed = rlim_t(job_.ranks) * (job_.label ? 3 : 1) + 32;  // and some for the launcher
-    if (original_.open_files.rlim_cur >= needed) return ok();
-    rlimit raised = {std::min(needed, original_.open_files.rlim_max), original_.open_files.rlim_max};
-    if (raised.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &raised) != 0) {
-        return fail(error::command_system, "{} ranks need {} open files, but the hard limit is {} (`ulimit -Hn`)",
-                    job_.ranks, needed, original_.open_files.rlim_max);
-    }
-    return ok();
+    if (!signals_ || !events_) return fail(error::system_call, "the launcher cannot be set up: {}", errno_text(errno));
+    return watch(signals_.number(), signal_event);
 }
 
 Status Launcher::watch(int descriptor, uint64_t event) {
@@ -124,7 +103,7 @@ Status Launcher::watch(int descriptor, uint64_t event) {
     return fail(error::system_call, "file descriptor {} cannot be polled: {}", descriptor, errno_text(errno));
 }
 
-Status Launcher::start(int rank, int processor) {
+Status Launcher::start(int rank, const std::string& unique_id) {
     Fd writing[2];
     LabelledStream* streams[] = {&output_, &error_};
     for (int i = 0; job_.label && i < 2; ++i) {
@@ -135,66 +114,93 @@ Status Launcher::start(int rank, int processor) {
         writing[i] = Fd(ends[1]);
         WEFT_TRY(streams[i]->add(rank, Fd(ends[0])));
     }
-    Result<pid_t> pid = start_rank({rank, job_.ranks, job_.command, job_.unique_id, processor, writing[0].number(),
-                                    writing[1].number(), original_},
-                                   report_target_.number());
+    Result<pid_t> pid = start_rank({rank, int(now_.ranks.size()), restarts_ ? restarts_->count() : 0,
+                                    job_.elasticity ? job_.elasticity->restarts_most : 0, job_.command, unique_id,
+                                    processors_.empty() ? -1 : processors_[size_t(rank) % processors_.size()],
+                                    writing[0].number(), writing[1].number(), original_},
+                                   now_.report_target.number());
     if (!pid) return pid.take_status();
-    RankProcess& process = ranks_[size_t(rank)];
+    RankProcess& process = now_.ranks[size_t(rank)];
     process.pid = *pid;
-    ++running_;
+    ++now_.running;
     // Kernels before 5.3 and container profiles of that time refuse it. Then SIGCHLD reports that some rank ended.
     process.pidfd = Fd(int(syscall(SYS_pidfd_open, *pid, 0)));
     if (process.pidfd && !watch(process.pidfd.number(), uint64_t(rank)).ok()) process.pidfd.reset();
     return ok();
 }
 
-int Launcher::run() {
-    std::vector<int> processors;
-    Status trouble;
+Status Launcher::start_all() {
+    WEFT_TRY(now_.open_reports());
+    WEFT_TRY(watch(now_.report_source.number(), report_event));
     if (job_.bind_cores) {
         Result<std::vector<int>> order = binding_order();
-        if (order)
-            processors = std::move(*order);
-        else
-            trouble = order.take_status();
+        if (!order) return order.take_status();
+        processors_ = std::move(*order);
     }
-    for (int rank = 0; rank < job_.ranks && trouble.ok(); ++rank) {
-        trouble = start(rank, processors.empty() ? -1 : processors[size_t(rank) % processors.size()]);
-    }
-    report_target_.reset();
+    const bool again = restarts_ && restarts_->count() > 0;
+    Result<std::string> unique_id = again ? job_.make_unique_id() : job_.unique_id;
+    if (!unique_id) return unique_id.take_status();
+    for (int rank = 0; rank < int(now_.ranks.size()); ++rank) WEFT_TRY(start(rank, *unique_id));
+    return ok();
+}
+
+void Launcher::run_ranks() {
+    const Status trouble = start_all();
+    now_.report_target.reset();
     if (!trouble) {
         say(trouble.sentence());
-        exit_status_ = 1;
-        term_at_us_ = 0;
+        now_.exit_status = 1;
+        now_.term_at_us = 0;
+        job_ends_ = true;
     }
-    if (job_.time_limit_s > 0) stop_at_us_ = now_us() + int64_t(job_.time_limit_s * 1e6);
-    while (running_ > 0) {
-        wait_for_events(std::min({stop_at_us_, term_at_us_, kill_at_us_}));
+    while (now_.running > 0) {
+        wait_for_events(std::min({stop_at_us_, now_.term_at_us, now_.kill_at_us}));
         look_at_output();
         reap_strangers();
         escalate();
     }
     if (job_.end_others) end_strangers();
+}
+
+// Whether another generation follows the one that has ended.
+bool Launcher::prepare_restart() {
+    if (!restarts_ || !now_.exit_status || job_ends_) return false;
+    const std::optional<int> ranks = restarts_->after_failure(now_.first_failed, now_.failure);
+    if (!ranks) {
+        say(fmt::format("no restart is left ({}, --max-restarts). The failures:", restarts_->count_text()));
+        for (const std::string& line : restarts_->history()) say(line);
+        return false;
+    }
+    say(fmt::format("restart {} with {} rank{}", restarts_->count_text(), *ranks, *ranks == 1 ? "" : "s"));
+    now_ = Generation(*ranks);
+    return true;
+}
+
+int Launcher::run() {
+    if (job_.time_limit_s > 0) stop_at_us_ = now_us() + int64_t(job_.time_limit_s * 1e6);
+    do run_ranks();
+    while (prepare_restart());
     // From here on a signal may end the launcher: only the last output is left to write.
     sigprocmask(SIG_SETMASK, &original_.signal_mask, nullptr);
     output_.finish();
     error_.finish();
     look_at_output();
     error_.finish();
-    return exit_status_.value_or(0);
+    return now_.exit_status.value_or(0);
 }
 
 // Lost output fails the job. With a full disk this is the first failure; without a reader it is the ranks' SIGPIPE.
 void Launcher::look_at_output() {
     const int error = output_.error() != 0 ? output_.error() : error_.error();
-    if (error == 0 || exit_status_) return;
+    if (error == 0 || now_.exit_status) return;
+    job_ends_ = true;
     if (error == EPIPE) {
-        if (running_ == 0) exit_status_ = 128 + SIGPIPE;
+        if (now_.running == 0) now_.exit_status = 128 + SIGPIPE;
         return;
     }
-    exit_status_ = 1;
+    now_.exit_status = 1;
     say(fmt::format("the ranks' output could not be written: {}", errno_text(error)));
-    if (job_.end_others) term_at_us_ = now_us() + grace_us();
+    if (job_.end_others) now_.term_at_us = now_us() + grace_us();
 }
 
 // Moves output and handles events; returns at `until_us` at the latest.
@@ -234,33 +240,38 @@ void Launcher::handle_signal() {
     while (read(signals_.number(), &received, sizeof received) == sizeof received) {
         int signal = int(received.ssi_signo);
         if (signal == SIGCHLD) {
-            for (size_t rank = 0; rank < ranks_.size(); ++rank)
-                if (!ranks_[rank].pidfd) handle_end(int(rank));
+            for (size_t rank = 0; rank < now_.ranks.size(); ++rank)
+                if (!now_.ranks[rank].pidfd) handle_end(int(rank));
             continue;
         }
         // The terminal signals the ranks as well because they are in the launcher's process group.
         bool from_terminal = received.ssi_code == SI_KERNEL;
         // SIGTSTP does not stop ranks in an orphaned process group, as under a batch system; SIGSTOP always does.
-        if (!from_terminal) signal_ranks(signal == SIGTSTP ? SIGSTOP : signal);
+        if (!from_terminal) now_.signal(signal == SIGTSTP ? SIGSTOP : signal);
         if (signal == SIGTSTP) raise(SIGSTOP);
+        if (restarts_ && asks_to_end(signal)) {
+            job_ends_ = true;
+            now_.term_at_us = std::min(now_.term_at_us, now_us() + grace_us());
+        }
     }
 }
 
 void Launcher::read_reports() {
     StartFailure failure;
     ssize_t count = 0;
-    while ((count = read(report_source_.number(), &failure, sizeof failure)) == sizeof failure) {
-        if (exit_status_) continue;  // the other ranks cannot start either
+    while ((count = read(now_.report_source.number(), &failure, sizeof failure)) == sizeof failure) {
+        if (now_.exit_status) continue;  // the other ranks cannot start either
         say(failure.sentence(job_.command[0]));
-        exit_status_ = failure.exit_status();
-        term_at_us_ = 0;
+        now_.exit_status = failure.exit_status();
+        job_ends_ = true;
+        now_.term_at_us = 0;
     }
     // All ranks have called exec or ended.
-    if (count == 0) epoll_ctl(events_.number(), EPOLL_CTL_DEL, report_source_.number(), nullptr);
+    if (count == 0) epoll_ctl(events_.number(), EPOLL_CTL_DEL, now_.report_source.number(), nullptr);
 }
 
 void Launcher::handle_end(int rank) {
-    RankProcess& process = ranks_[size_t(rank)];
+    RankProcess& process = now_.ranks[size_t(rank)];
     if (process.pid < 0) return;
     read_reports();  // the reason, if the rank never called exec
     int status = 0;
@@ -269,12 +280,15 @@ void Launcher::handle_end(int rank) {
     // close() alone does not remove it: a rank between fork and exec has the descriptor, too.
     if (process.pidfd) epoll_ctl(events_.number(), EPOLL_CTL_DEL, process.pidfd.number(), nullptr);
     process.pidfd.reset();
-    --running_;
+    --now_.running;
     bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    if (!failed || exit_status_) return;
-    exit_status_ = exit_status_of(status);
-    say(fmt::format("rank {} (pid {}) {}", rank, pid, end_text(status)));
-    if (job_.end_others) term_at_us_ = now_us() + grace_us();
+    if (!failed || now_.exit_status) return;
+    now_.exit_status = exit_status_of(status);
+    now_.first_failed = rank;
+    now_.failure =
+        fmt::format("rank {} (pid {}){} {}", rank, pid, restarts_ ? " on " + host_name() : "", end_text(status));
+    say(now_.failure);
+    if (job_.end_others) now_.term_at_us = now_us() + grace_us();
 }
 
 // Reaps ended orphans of the ranks. handle_end() reaps the ranks themselves.
@@ -282,7 +296,7 @@ void Launcher::reap_strangers() {
     for (;;) {
         siginfo_t ended = {};
         if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
-        for (const RankProcess& process : ranks_) {
+        for (const RankProcess& process : now_.ranks) {
             if (process.pid == ended.si_pid) return;
         }
         waitpid(ended.si_pid, nullptr, WNOHANG);
@@ -290,43 +304,28 @@ void Launcher::reap_strangers() {
 }
 
 void Launcher::escalate() {
-    if (running_ == 0) return;
+    if (now_.running == 0) return;
     int64_t now = now_us();
     if (now >= stop_at_us_) {
-        say(fmt::format("the time limit of {} s is over; ending {}", job_.time_limit_s, running_text()));
-        exit_status_ = exit_status_.value_or(124);
+        say(fmt::format("the time limit of {} s is over; ending {}", job_.time_limit_s, now_.running_text()));
+        now_.exit_status = now_.exit_status.value_or(124);
+        job_ends_ = true;
         stop_at_us_ = INT64_MAX;
-        term_at_us_ = now;
-    } else if (now >= term_at_us_ && term_at_us_ > 0) {
-        say(fmt::format("ending {}, {} s after the failure", running_text(), job_.grace_s));
+        now_.term_at_us = now;
+    } else if (now >= now_.term_at_us && now_.term_at_us > 0) {
+        say(fmt::format("ending {}, {} s after the {}", now_.running_text(), job_.grace_s,
+                        now_.exit_status ? "failure" : "signal"));
     }
-    if (now >= term_at_us_) {
-        signal_ranks(SIGTERM);
-        signal_ranks(SIGCONT);  // a stopped process handles SIGTERM only after SIGCONT
-        term_at_us_ = INT64_MAX;
-        kill_at_us_ = now + grace_us();
-    } else if (now >= kill_at_us_) {
-        say(fmt::format("killing {}, {} s after SIGTERM", running_text(), job_.grace_s));
-        signal_ranks(SIGKILL);
-        kill_at_us_ = INT64_MAX;
+    if (now >= now_.term_at_us) {
+        now_.signal(SIGTERM);
+        now_.signal(SIGCONT);  // a stopped process handles SIGTERM only after SIGCONT
+        now_.term_at_us = INT64_MAX;
+        now_.kill_at_us = now + grace_us();
+    } else if (now >= now_.kill_at_us) {
+        say(fmt::format("killing {}, {} s after SIGTERM", now_.running_text(), job_.grace_s));
+        now_.signal(SIGKILL);
+        now_.kill_at_us = INT64_MAX;
     }
-}
-
-void Launcher::signal_ranks(int signal) {
-    for (const RankProcess& process : ranks_) {
-        if (process.pid > 0) kill(process.pid, signal);
-    }
-}
-
-// Text as "rank 3" or "ranks 0, 1, 2 and 61 more".
-std::string Launcher::running_text() const {
-    std::string text = running_ == 1 ? "rank" : "ranks";
-    int named = 0;
-    for (size_t rank = 0; rank < ranks_.size() && named < 3; ++rank) {
-        if (ranks_[rank].pid > 0) text += fmt::format("{} {}", named++ == 0 ? "" : ",", rank);
-    }
-    if (running_ > named) text += fmt::format(" and {} more", running_ - named);
-    return text;
 }
 
 // Ends processes that the ranks started and left, children of the launcher since the ranks ended.

@@ -1,7 +1,9 @@
 #include "tools/process_end.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -18,5 +20,12 @@ std::string end_text(int status) {
 }
 
 int exit_status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+bool asks_to_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT; }
+
+std::string host_name() {
+    char name[256] = {};
+    return gethostname(name, sizeof name - 1) == 0 && name[0] != 0 ? name : "?";
+}
 
 }  // namespace weft::internal::tools

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
@@ -43,6 +44,8 @@ void set_variable(const char* name, const std::string& value) { setenv(name, val
     set_variable("WEFT_LOCAL_RANK", std::to_string(start.rank));
     set_variable("WEFT_LOCAL_SIZE", std::to_string(start.ranks));
     set_variable("WEFT_UNIQUE_ID", start.unique_id);
+    set_variable("WEFT_RESTART_COUNT", std::to_string(start.restarts));
+    set_variable("WEFT_MAX_RESTARTS", std::to_string(start.restarts_most));
 
     std::vector<char*> arguments;
     for (const std::string& argument : start.command) arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -56,6 +59,14 @@ void set_variable(const char* name, const std::string& value) { setenv(name, val
 }
 
 }  // namespace
+
+Status ProcessState::raise_open_files(rlim_t needed, int ranks) {
+    if (getrlimit(RLIMIT_NOFILE, &open_files) != 0 || open_files.rlim_cur >= needed) return ok();
+    rlimit raised = {std::min(needed, open_files.rlim_max), open_files.rlim_max};
+    if (raised.rlim_cur >= needed && setrlimit(RLIMIT_NOFILE, &raised) == 0) return ok();
+    return fail(error::command_system, "{} ranks need {} open files, but the hard limit is {} (`ulimit -Hn`)", ranks,
+                needed, open_files.rlim_max);
+}
 
 std::string StartFailure::sentence(const std::string& program) const {
     switch (step) {

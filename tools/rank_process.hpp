@@ -17,11 +17,15 @@ struct ProcessState {
     sigset_t signal_mask;
     struct sigaction pipe_action;
     rlimit open_files;
+
+    // For the launcher itself, which needs so many open files. A limit that is too low causes an error later.
+    Status raise_open_files(rlim_t needed, int ranks);
 };
 
 struct RankStart {
     int rank;
     int ranks;
+    int restarts, restarts_most;  // of the job so far, and in the end
     const std::vector<std::string>& command;
     const std::string& unique_id;
     int processor;      // the processor to bind to; -1: none

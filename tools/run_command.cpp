@@ -28,7 +28,8 @@ constexpr const char* separator = "--";
 constexpr const char* shielded_separator = " --";
 
 constexpr double seconds_most = 1e9;  // 30 years; in microseconds it fits an int64_t
-constexpr int ranks_limit = 65'536;   // the default process limit of Linux on a small machine
+constexpr int restarts_limit = 1'000'000;
+constexpr int ranks_limit = 65'536;  // the default process limit of Linux on a small machine
 
 // All ranks are on this machine. If they need a network (WEFT_HOSTID, WEFT_TRANSPORTS), the loopback interface
 // suffices.
@@ -63,7 +64,44 @@ Status check_names_of_algorithms() {
     return Catalog::load("", 0, registry::algorithms()).check("WEFT_ALGO", options().algo);
 }
 
-Result<int> run(Job& job, std::vector<std::string> command) {
+// The values of --elastic, --max-restarts and --shrink.
+struct ElasticOptions {
+    std::string range;  // MIN:MAX
+    int restarts_most = 3;
+    bool restarts_given = false, shrinks = false;
+};
+
+Status read_elastic(const ElasticOptions& options, Job& job) {
+    if (options.range.empty()) {
+        if (options.restarts_given || options.shrinks)
+            return fail(error::command_option,
+                        "--max-restarts and --shrink are for a job with --elastic MIN:MAX, as in --elastic 1:4");
+        if (job.ranks == 0) return fail(error::command_option, "--ranks is required, as in `weft run -n 4`");
+        return ok();
+    }
+    Elasticity read;
+    read.restarts_most = options.restarts_most;
+    read.shrinks = options.shrinks;
+    const size_t colon = options.range.find(':');
+    if (colon == std::string::npos || !CLI::detail::lexical_cast(options.range.substr(0, colon), read.least) ||
+        !CLI::detail::lexical_cast(options.range.substr(colon + 1), read.most))
+        return fail(error::command_option, "--elastic is {}; it must be MIN:MAX, as in 1:4", options.range);
+    if (read.least < 1 || read.most < 1 || read.most > ranks_limit)
+        return fail(error::command_option, "--elastic is {}; its numbers must be 1 to {}", options.range, ranks_limit);
+    if (read.least > read.most)
+        return fail(error::command_option, "--elastic is {}; MIN must not be above MAX", options.range);
+    if (job.ranks == 0) job.ranks = read.most;
+    if (job.ranks < read.least || job.ranks > read.most)
+        return fail(error::command_option, "-n is {}; --elastic {} allows {} to {} ranks", job.ranks, options.range,
+                    read.least, read.most);
+    if (!job.end_others)
+        return fail(error::command_option,
+                    "--elastic and --no-kill exclude each other: a restart needs the end of all ranks");
+    job.elasticity = read;
+    return ok();
+}
+
+Result<int> run(Job& job, const ElasticOptions& elastic, std::vector<std::string> command) {
     for (std::string& word : command) {
         if (word == shielded_separator) word = separator;
     }
@@ -77,10 +115,12 @@ Result<int> run(Job& job, std::vector<std::string> command) {
         return fail(error::command_option,
                     "the program is missing; an example is `weft run -n 4 ./program its arguments`");
     job.command = std::move(command);
+    WEFT_TRY(read_elastic(elastic, job));
     WEFT_TRY(check_names_of_algorithms());
     Result<std::string> id = make_unique_id();
     if (!id) return id.take_status();
     job.unique_id = std::move(*id);
+    job.make_unique_id = make_unique_id;
     return launch(job);
 }
 
@@ -94,6 +134,7 @@ void shield_separator(std::vector<std::string>& arguments) {
 
 void add_run_command(CLI::App& app, int& exit_status) {
     auto job = std::make_shared<Job>();
+    auto elastic = std::make_shared<ElasticOptions>();
     auto no_kill = std::make_shared<bool>(false);
     auto bind = std::make_shared<std::string>("core");
     // CLI::Range accepts text that is not a number.
@@ -113,8 +154,16 @@ void add_run_command(CLI::App& app, int& exit_status) {
         "ended\n"
         "it; 124 after --timeout; 127 if the program is not found. What the ranks leave running is ended with the "
         "job,\n"
-        "unless weft run itself is killed with SIGKILL: the processes that ranks have started then live on.");
-    command->add_option("-n,--ranks", job->ranks, "Ranks to start")->required()->check(CLI::Range(1, ranks_limit));
+        "unless weft run itself is killed with SIGKILL: the processes that ranks have started then live on.\n"
+        "With --elastic the ranks also find WEFT_RESTART_COUNT and WEFT_MAX_RESTARTS. The status is that of the last "
+        "start.");
+    command->add_option("-n,--ranks", job->ranks, "Ranks to start")->check(CLI::Range(1, ranks_limit));
+    command->add_option("--elastic", elastic->range,
+                        "MIN:MAX, ranks; after a failure all ranks are started again; -n is MAX if it is missing");
+    command->add_option("--max-restarts", elastic->restarts_most, "--elastic: restarts at most")
+        ->check(CLI::Range(0, restarts_limit))
+        ->capture_default_str();
+    command->add_flag("--shrink", elastic->shrinks, "--elastic: one rank less after each failure, down to MIN");
     command
         ->add_option("--bind", *bind, "core: rank r to the r-th core allowed, in turns if there are more ranks; none")
         ->check(CLI::IsMember({"core", "none"}))
@@ -128,7 +177,8 @@ void add_run_command(CLI::App& app, int& exit_status) {
     command->callback([=, &exit_status] {
         job->end_others = !*no_kill;
         job->bind_cores = *bind == "core";
-        Result<int> status = run(*job, command->remaining());
+        elastic->restarts_given = command->count("--max-restarts") > 0;
+        Result<int> status = run(*job, *elastic, command->remaining());
         if (!status) print_error("weft run: {}\n", status.status().text());
         exit_status = status ? *status : status.status().code() == weftInvalidArgument ? 2 : 1;
     });

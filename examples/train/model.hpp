@@ -47,6 +47,8 @@ class Model : public Parameters<float> {
     virtual void finish_evaluation() {}
     // After the step's last finish(): values for this rank's optimizer, with their gradients.
     virtual std::vector<Piece<Stored>> pieces() = 0;
+    // The same values for a checkpoint, with the memory of this object. After pieces().
+    virtual std::vector<weftTrainBox_t> boxes() = 0;
     // The optimizer has changed them.
     virtual void stepped() {}
     // The mean over all ranks.
@@ -111,6 +113,21 @@ class Replica : public Model<Stored> {
         else
             return stored_.data() + this->offset(parameter);
     }
+    std::vector<weftTrainBox_t> boxes() override {
+        std::vector<weftTrainBox_t> all;
+        counts_.clear();
+        for (const Parameter& parameter : this->parameters()) counts_.push_back(parameter.count());
+        for (int i = 0; i < int(counts_.size()); ++i) {
+            weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
+            box.name = this->parameters()[i].name.c_str();
+            box.data = stored_.data() + this->offset(i);
+            box.datatype = type_of<Stored>();
+            box.dims = 1;
+            box.shape = &counts_[std::size_t(i)];
+            all.push_back(box);
+        }
+        return all;
+    }
 
   protected:
     std::vector<weftTrainTensor_t> tensors() {
@@ -132,6 +149,7 @@ class Replica : public Model<Stored> {
 
   private:
     std::vector<float> values_;
+    std::vector<std::size_t> counts_;  // shapes of the boxes
 };
 
 // Without communication. The step may be divided into the parts that `ranks` ranks would compute: then the result has

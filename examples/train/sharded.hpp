@@ -73,6 +73,11 @@ class Sharded final : public Model<Stored> {
         }
         return all;
     }
+    std::vector<weftTrainBox_t> boxes() override {
+        std::vector<weftTrainBox_t> all;
+        for (int i = 0; i < int(this->parameters().size()); ++i) all.push_back(shard_.box(i));
+        return all;
+    }
     double mean(double loss) override {
         comm_.all_reduce(&loss, 1, weftAvg);
         return loss;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -65,7 +66,7 @@ class AdamW {
 
     // The pieces are the same in each step. momentum: gradients are the first moment, and the second one is frozen.
     void step(const std::vector<Piece<Stored>>& pieces, float rate, bool momentum = false) {
-        if (optimizers_.empty()) start(pieces);
+        prepare(pieces);
         if (momentum && !frozen_) freeze(pieces);
         for (const bool decays : {false, true}) {
             weft::train::Optimizer& optimizer = optimizers_[decays];
@@ -75,6 +76,39 @@ class AdamW {
             optimizer.step(rate);
         }
         ++steps_;
+    }
+
+    // The parts of a checkpoint: `values` of the pieces, both moments, and main values. After prepare().
+    std::vector<weftTrainBox_t> boxes(const std::vector<Piece<Stored>>& pieces,
+                                      const std::vector<weftTrainBox_t>& values) {
+        std::vector<weftTrainBox_t> all = values;
+        const auto add = [&](weftTrainBox_t box, const char* kind, float* data) {
+            names_.push_back(std::string(kind) + "/" + box.name);
+            box.name = names_.back().c_str();
+            box.data = data;
+            box.datatype = weftFloat32;
+            all.push_back(box);
+        };
+        names_.clear();
+        int numbers[2] = {0, 0};
+        for (std::size_t i = 0; i < pieces.size(); ++i) {
+            const int number = numbers[pieces[i].decays]++;
+            for (int state = 0; state < 2; ++state) {
+                const auto moment = optimizers_[pieces[i].decays].state(number, state);
+                add(values[i], moment.first, moment.second);
+            }
+            if (main_) add(values[i], "main", mains_[i].data());
+        }
+        return all;
+    }
+    void prepare(const std::vector<Piece<Stored>>& pieces) {
+        if (optimizers_.empty()) start(pieces);
+    }
+    // After boxes() were loaded: the steps that they have seen.
+    void set_steps(const std::vector<Piece<Stored>>& pieces, std::uint64_t steps) {
+        int numbers[2] = {0, 0};
+        for (const Piece<Stored>& piece : pieces) optimizers_[piece.decays].set_steps(numbers[piece.decays]++, steps);
+        steps_ = int(steps);
     }
 
   private:
@@ -156,6 +190,7 @@ class AdamW {
     static constexpr bool main_ = !std::is_same<Stored, float>::value;
     std::vector<weft::train::Optimizer> optimizers_;  // of vectors, of matrices
     std::vector<std::vector<float>> mains_;
+    std::deque<std::string> names_;  // of the boxes
     int steps_ = 0;
     bool frozen_ = false, lamb_ = false;
     weftTrainCompressor_t compressor_ = nullptr;

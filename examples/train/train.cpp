@@ -7,10 +7,12 @@
 // The batch of a step is the same for any number of ranks, so all modes learn the same.
 #include "hooks.hpp"
 #include "local.hpp"
+#include "saved.hpp"
 #include "sharded.hpp"
 #include "text.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -22,11 +24,12 @@ namespace {
 
 struct Options {
     std::string mode = "single", storage = "f32", hook = "average", gather = "exact", reduce = "exact",
-                optimizer = "adamw", offload;
+                optimizer = "adamw", offload, checkpoint;
     int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50, period = 10, host_ranks = 0;
+    int save_period = 100, fail_at = 1 << 30;
     std::uint64_t seed = 1;
     float rate = 6e-3f;
-    bool deterministic = false;
+    bool deterministic = false, resume = false;
     Shape shape{3, 96, 4, 64, vocabulary};
     std::vector<std::string> texts;
 };
@@ -50,29 +53,39 @@ const char* const usage =
     "  --deterministic           sums in rank order\n"
     "  --virtual-ranks N         single: adds up N parts of the batch as N ranks would\n"
     "  --layers N --width N --heads N --context N   the model\n"
-    "  --report N                prints the loss after so many steps\n";
+    "  --report N                prints the loss after so many steps\n"
+    "  --checkpoint FOLDER --checkpoint-every N   ddp and sharded: saves the state after so many steps\n"
+    "  --resume                  continues from the newest complete checkpoint in FOLDER, if there is one\n"
+    "  --fail-at N               the last rank kills itself after N steps, unless the training was resumed\n";
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason + "\n" + usage); }
 
 bool is_local(const std::string& mode) { return mode == "local" || mode == "diloco"; }
 
+bool holds_errors(const std::string& hook) {
+    return hook != "average" && hook != "fp16" && hook != "bf16" && hook != "zeros";
+}
+
 Options parsed(int count, char** words) {
     Options options;
     const std::map<std::string, std::string*> names = {
-        {"--mode", &options.mode},      {"--storage", &options.storage}, {"--hook", &options.hook},
-        {"--gather", &options.gather},  {"--reduce", &options.reduce},   {"--optimizer", &options.optimizer},
-        {"--offload", &options.offload}};
+        {"--mode", &options.mode},       {"--storage", &options.storage},      {"--hook", &options.hook},
+        {"--gather", &options.gather},   {"--reduce", &options.reduce},        {"--optimizer", &options.optimizer},
+        {"--offload", &options.offload}, {"--checkpoint", &options.checkpoint}};
     const std::map<std::string, int*> numbers = {
         {"--steps", &options.steps},           {"--batch", &options.batch},
         {"--accumulate", &options.accumulate}, {"--virtual-ranks", &options.virtual_ranks},
         {"--report", &options.report},         {"--period", &options.period},
         {"--host-ranks", &options.host_ranks}, {"--layers", &options.shape.layers},
         {"--width", &options.shape.width},     {"--heads", &options.shape.heads},
-        {"--context", &options.shape.context}};
+        {"--context", &options.shape.context}, {"--checkpoint-every", &options.save_period},
+        {"--fail-at", &options.fail_at}};
     for (int i = 1; i < count; ++i) {
         const std::string word = words[i];
         if (word == "--deterministic") {
             options.deterministic = true;
+        } else if (word == "--resume") {
+            options.resume = true;
         } else if (word.rfind("--", 0) != 0) {
             options.texts.push_back(word);
         } else if (++i == count) {
@@ -108,6 +121,13 @@ Options parsed(int count, char** words) {
         if (!sharded) refuse("--offload is for --mode zero1 to hsdp");
         options.offload.erase(0, kind.size());
     }
+    if (options.resume && options.checkpoint.empty()) refuse("--resume needs --checkpoint FOLDER");
+    if (!options.checkpoint.empty() && (options.mode == "single" || is_local(options.mode)))
+        refuse("--checkpoint is for --mode ddp and the sharded modes");
+    if (!options.checkpoint.empty() && holds_errors(options.hook))
+        refuse("--checkpoint does not save the state of --hook " + options.hook);
+    if (!options.checkpoint.empty() && !options.offload.empty())
+        refuse("--checkpoint reads moments in memory: leave out --offload");
     if (options.shape.width % options.shape.heads != 0) refuse("--width is a multiple of --heads");
     return options;
 }
@@ -156,25 +176,34 @@ template <class Stored>
 class Training {
   public:
     Training(const Options& options, const Text& text, Model<Stored>& model, Share share, bool prints,
-             const Offload& offload = {})
+             AdamW<Stored> optimizer)
         : options_(options),
           text_(text),
           model_(model),
           share_(share),
           prints_(prints),
           gpt_(options.shape),
-          optimizer_(offload) {}
+          optimizer_(std::move(optimizer)) {}
 
-    // Gradients are momentum from step `momentum_from` on: 1-bit Adam. `of_lamb`: the hook of 1-bit LAMB.
-    void run(int momentum_from = 1 << 30, weftTrainCompressor_t of_lamb = nullptr) {
-        if (options_.optimizer == "lamb") optimizer_ = AdamW<Stored>(of_lamb);
+    // Saves to `saved`, or continues from there.
+    void keep_in(Saved& saved) {
+        saved_ = &saved;
+        if (options_.resume) first_step_ = saved.resume(model_, optimizer_, place(0));
+        if (prints_ && first_step_ > 0) std::printf("resumed after step %d\n", first_step_);
+    }
+
+    // Gradients are momentum from step `momentum_from` on: 1-bit Adam.
+    void run(int momentum_from = 1 << 30) {
         using Clock = std::chrono::steady_clock;
         auto before = Clock::now();
         int timed = 0;
-        for (int step = 0; step < options_.steps; ++step, ++timed) {
+        for (int step = first_step_; step < options_.steps; ++step, ++timed) {
             const double loss = gradients(step);
             optimizer_.step(model_.pieces(), rate_at(options_, step), step >= momentum_from);
             model_.stepped();
+            if (saved_ && (step + 1) % options_.save_period == 0) saved_->save(model_, optimizer_, place(step + 1));
+            if (step + 1 == options_.fail_at && first_step_ == 0 && share_.first + share_.count == share_.ranks)
+                std::raise(SIGKILL);
             if ((step + 1) % options_.report != 0 && step + 1 != options_.steps) continue;
             const double mean = model_.mean(loss);
             const double ms = std::chrono::duration<double, std::milli>(Clock::now() - before).count() / (timed + 1);
@@ -183,6 +212,7 @@ class Training {
             before = Clock::now();
             timed = -1;
         }
+        if (saved_) saved_->wait();
         model_.begin_evaluation();
         const double loss = validation();
         const unsigned long long weights = digest();
@@ -194,6 +224,10 @@ class Training {
     }
 
   private:
+    Place place(int steps) const {
+        return {std::uint64_t(steps), options_.seed, std::uint64_t(options_.batch), text_.size()};
+    }
+
     // One step's gradients of all parts; returns the mean loss of this process.
     double gradients(int step) {
         const Average<double> average(share_.count);
@@ -247,6 +281,8 @@ class Training {
     bool prints_;
     Gpt<float> gpt_;
     AdamW<Stored> optimizer_;
+    Saved* saved_ = nullptr;
+    int first_step_ = 0;
 };
 
 void check_parts(const Options& options, int ranks) {
@@ -255,10 +291,17 @@ void check_parts(const Options& options, int ranks) {
 }
 
 template <class Stored>
+AdamW<Stored> optimizer_for(const Options& options, weftTrainCompressor_t of_lamb = nullptr) {
+    return options.optimizer == "lamb" ? AdamW<Stored>(of_lamb) : AdamW<Stored>();
+}
+
+template <class Stored>
 void trained_alone(const Options& options, const Text& text) {
     check_parts(options, options.virtual_ranks);
     Alone<Stored> model(options.shape, options.seed, options.virtual_ranks);
-    Training<Stored>(options, text, model, {options.virtual_ranks, 0, options.virtual_ranks}, true).run();
+    Training<Stored>(options, text, model, {options.virtual_ranks, 0, options.virtual_ranks}, true,
+                     optimizer_for<Stored>(options))
+        .run();
 }
 
 template <class Stored>
@@ -269,19 +312,26 @@ void trained_together(const Options& options, const Text& text) {
     check_parts(options, comm.ranks());
     const bool prints = comm.rank() == 0;
     const Share share{comm.ranks(), comm.rank(), 1};
+    std::unique_ptr<Saved> saved;
+    if (!options.checkpoint.empty()) saved = std::make_unique<Saved>(comm, options.checkpoint);
+    const auto train = [&](auto& model, AdamW<Stored> optimizer, int momentum_from = 1 << 30) {
+        Training<Stored> training(options, text, model, share, prints, std::move(optimizer));
+        if (saved) training.keep_in(*saved);
+        training.run(momentum_from);
+    };
     if (options.mode == "ddp") {
         weftTrainDdpConfig_t config = weft::train::ddp_config();
         const Hook hook(options.hook, options.steps);
         hook.into(config);
         Replicated<Stored> model(options.shape, options.seed, comm, config);
-        Training<Stored>(options, text, model, share, prints).run(hook.momentum_from(), hook.of_lamb());
+        train(model, optimizer_for<Stored>(options, hook.of_lamb()), hook.momentum_from());
     } else if (is_local(options.mode)) {
         Local model(options.shape, options.seed, comm, local_config(options.mode == "diloco", options.period));
-        Training<float>(options, text, model, share, prints).run();
+        Training<float>(options, text, model, share, prints, AdamW<float>()).run();
     } else {
         Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options, comm.ranks()),
                               options.host_ranks);
-        Training<Stored>(options, text, model, share, prints, {options.offload, &comm}).run();
+        train(model, AdamW<Stored>(Offload{options.offload, &comm}));
     }
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -72,10 +73,80 @@ class Train(unittest.TestCase):
             self.assertNotEqual(weights, alone[1])
             self.assertAlmostEqual(losses[-1], alone[0][-1], delta=0.5)
 
+    def test_a_resumed_training_has_the_bits_of_one_that_was_not_interrupted(self):
+        for ranks, mode, storage in (2, "ddp", "f32"), (2, "zero1", "bf16"), (3, "fsdp", "f32"), (4, "hsdp", "f32"):
+            with self.subTest(mode=mode, ranks=ranks, storage=storage), tempfile.TemporaryDirectory() as folder:
+                options = "--mode", mode, "--storage", storage, "--deterministic", "--report", "1"
+                wanted = results(ranks, *options)
+                saving = *options, "--checkpoint", folder + "/new", "--checkpoint-every", "5"
+                self.assertEqual(results(ranks, *saving), wanted)
+                shutil.rmtree(folder + "/new/step-000000010")
+                self.assertEqual(results(ranks, *saving, "--resume"), (wanted[0][5:], wanted[1]))
+                # An incomplete checkpoint does not count. The next save uses its folder.
+                os.remove(folder + "/new/step-000000010/checkpoint.json")
+                self.assertEqual(results(ranks, *saving, "--resume"), (wanted[0][5:], wanted[1]))
+                self.assertEqual(results(ranks, *saving, "--resume"), (wanted[0][10:], wanted[1]))
+
+    def test_another_number_of_ranks_and_another_sharding_continue(self):
+        wanted, _ = results(2, "--mode", "ddp", "--report", "1")
+        for ranks, mode in (4, "ddp"), (1, "fsdp"), (3, "zero2"):
+            with tempfile.TemporaryDirectory() as folder:
+                options = "--checkpoint", folder, "--checkpoint-every", "6", "--report", "1"
+                results(2, "--mode", "fsdp", *options)
+                shutil.rmtree(folder + "/step-000000012")
+                losses, _ = results(ranks, "--mode", mode, *options, "--resume")
+                self.assertEqual(len(losses), 7)
+                for loss, near in zip(losses, wanted[6:]):
+                    self.assertAlmostEqual(loss, near, delta=0.002)
+
+    def test_an_elastic_job_that_lost_a_rank_ends_like_one_that_did_not(self):
+        for mode, ranks in ("fsdp", 2), ("ddp", 2):
+            with self.subTest(mode=mode), tempfile.TemporaryDirectory() as folder:
+                options = "--mode", mode, "--report", "1"
+                wanted = results(ranks, *options)
+                saving = *options, "--checkpoint", folder, "--checkpoint-every", "3", "--resume", "--fail-at", "8"
+                command = [WEFT, "run", "--elastic", f"1:{ranks}", "-n", str(ranks), PROGRAM, *SMALL, *saving, *TEXTS]
+                done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertRegex(done.stderr, r"weft run: rank 1 \(pid \d+\) on \S+ was killed by signal 9 \(SIGKILL\)")
+                self.assertIn(f"restart 1 of 3 with {ranks} ranks", done.stderr)
+                self.assertNotIn("restart 2", done.stderr)
+                before, after = done.stdout.split("resumed after step ")
+                first = int(after.split()[0])
+                self.assertIn(first, (3, 6))  # the save after step 6 may be in progress
+                losses = [float(loss) for loss in re.findall(r"loss (\S+)", after.replace(",", ""))]
+                self.assertEqual((losses, after.split()[-1]), (wanted[0][first:], wanted[1]))
+                self.assertNotIn("weights", before)
+
+    def test_an_elastic_job_that_shrinks_learns_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            wanted, _ = results(3, "--mode", "fsdp")
+            options = "--mode", "fsdp", "--checkpoint", folder, "--checkpoint-every", "3", "--resume", "--fail-at", "8"
+            command = [WEFT, "run", "--elastic", "2:3", "--shrink", PROGRAM, *SMALL, *options, *TEXTS]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("restart 1 of 3 with 2 ranks", done.stderr)
+            self.assertAlmostEqual(float(re.findall(r"validation loss ([\d.]+)", done.stdout)[0]), wanted[-1], delta=0.02)
+
+    def test_a_checkpoint_of_another_training_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            options = "--mode", "fsdp", "--checkpoint", folder, "--checkpoint-every", "6"
+            results(2, *options)
+            for other in ["--seed", "2"], ["--batch", "24"]:
+                done = run(2, *options, "--resume", *other)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("another --seed, --batch or text", done.stderr)
+            done = run(2, *options)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("train.checkpoint-exists", done.stderr)
+
     def test_wrong_options_are_named(self):
         for options, word in (["--batch", "13", "--accumulate", "2"], "--batch"), (["--storage", "x"], "--storage"), (
             ["--hook", "fp16"], "--hook"), (["--offload", "nvme:x"], "--offload"), (["--offload", "x"], "--offload"), (["--mode", "local"], "--steps"), (
-            ["--widht", "8"], "--widht"), (["--heads", "5"], "--heads"), (["--steps", "0"], "--steps"):
+            ["--widht", "8"], "--widht"), (["--heads", "5"], "--heads"), (["--steps", "0"], "--steps"), (
+            ["--resume"], "--checkpoint"), (["--checkpoint", "x"], "--checkpoint is for"), (
+            ["--mode", "ddp", "--hook", "topk", "--checkpoint", "x"], "--hook topk"), (
+            ["--mode", "fsdp", "--offload", "nvme:x", "--checkpoint", "x"], "--offload"):
             done = run(0, *options)
             self.assertEqual(done.returncode, 1)
             self.assertIn(word, done.stderr.splitlines()[0])

@@ -1,0 +1,38 @@
+#include "tools/generation.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace weft::internal::tools {
+
+Status Generation::open_reports() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return fail(error::system_call, "a pipe for the ranks cannot be made: {}", errno_text(errno));
+    report_source = Fd(ends[0]);
+    report_target = Fd(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    return ok();
+}
+
+void Generation::signal(int signal) const {
+    for (const RankProcess& process : ranks) {
+        if (process.pid > 0) kill(process.pid, signal);
+    }
+}
+
+std::string Generation::running_text() const {
+    std::string text = running == 1 ? "rank" : "ranks";
+    int named = 0;
+    for (size_t rank = 0; rank < ranks.size() && named < 3; ++rank) {
+        if (ranks[rank].pid > 0) text += fmt::format("{} {}", named++ == 0 ? "" : ",", rank);
+    }
+    if (running > named) text += fmt::format(" and {} more", running - named);
+    return text;
+}
+
+}  // namespace weft::internal::tools

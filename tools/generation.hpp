@@ -1,0 +1,40 @@
+// generation.hpp: the processes of a job from a start to the end of the last of them.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/fd.hpp"
+#include "src/base/result.hpp"
+
+namespace weft::internal::tools {
+
+struct RankProcess {
+    pid_t pid = -1;  // until reaped
+    Fd pidfd;        // empty: SIGCHLD reports the rank's end
+};
+
+struct Generation {
+    explicit Generation(int count) : ranks(size_t(count)) {}
+
+    // The pipe for StartFailure.
+    Status open_reports();
+    // To the ranks that run.
+    void signal(int signal) const;
+    // Text as "rank 3" or "ranks 0, 1, 2 and 61 more".
+    std::string running_text() const;
+
+    std::vector<RankProcess> ranks;
+    int running = 0;
+    Fd report_source, report_target;
+    std::optional<int> exit_status;  // of the first failure
+    int first_failed = -1;           // rank, if it was one
+    std::string failure;
+    int64_t term_at_us = INT64_MAX;  // time of SIGTERM for ranks that still run
+    int64_t kill_at_us = INT64_MAX;  // time of SIGKILL
+};
+
+}  // namespace weft::internal::tools
