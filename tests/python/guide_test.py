@@ -32,7 +32,7 @@ class Guide(unittest.TestCase):
         self.runs("training-async.md", 3)
 
     def test_the_blocks_of_optimizers_md_run_in_their_order(self):
-        self.runs("optimizers.md", 4)
+        self.runs("optimizers.md", 5)
 
 
 if __name__ == "__main__":
