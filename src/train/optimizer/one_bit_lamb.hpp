@@ -6,10 +6,10 @@
 namespace weft::internal::train {
 
 struct TrustRule {
-    double least = 0.01, most = 10;             // of a layer's ratio, before compression
-    double mean = 0.9;                          // the mean ratio keeps so much of its old value
-    double least_factor = 0.5, most_factor = 4; // of the mean ratio, during compression
-    double change = 0.1;                        // of the factor in a step, as a share of it
+    double least = 0.01, most = 10;              // of a layer's ratio, before compression
+    double mean = 0.9;                           // the mean ratio keeps so much of its old value
+    double least_factor = 0.5, most_factor = 4;  // of the mean ratio, during compression
+    double change = 0.1;                         // of the factor in a step, as a share of it
 };
 
 // Of a layer.
