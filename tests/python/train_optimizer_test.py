@@ -118,6 +118,30 @@ class Optimizers(unittest.TestCase):
 
         on_ranks(2, body)
 
+    def test_one_bit_lamb_asks_its_hook(self):
+        def body(comm):
+            w = np.full(40, 0.5, np.float32)
+            hook = train.Compressor("onebit", start_iteration=5, momentum=0.9, layer_scales=True)
+            with self.assertRaisesRegex(weft.InvalidArgumentError, "config.biasCorrection"):
+                train.Optimizer("onebit_lamb", {"w": w}, compressor=hook)
+            with train.Ddp(comm, {"w": w}, hook=hook) as ddp, train.Optimizer(
+                "onebit_lamb", {"w": w}, ddp=ddp, compressor=hook, bias_correction=False
+            ) as lamb:
+                for step in range(40):
+                    with ddp.iteration():
+                        ddp.gradient("w")[:] = w - 1
+                        ddp.ready("w")
+                    lamb.step(0.02)
+                    self.assertEqual(hook.compressed(), step >= 5)
+                    mean, factor = lamb.trust("w")
+                    self.assertEqual(factor > 0, step >= 5)
+                self.assertEqual(list(lamb.state("w")), ["exp_avg", "exp_avg_sq", "exp_avg_sq_fresh"])
+                lamb.set_trust("w", 2 * mean, factor)
+                self.assertEqual(lamb.trust("w"), (2 * mean, factor))
+            self.assertLess(abs(w - 1).max(), 0.45)
+
+        on_ranks(2, body)
+
     def test_it_steps_the_pieces_of_a_sharded_model(self):
         def body(comm):
             shard = train.Shard(comm, {"all": {"x": np.ones(40, np.float32)}})

@@ -95,6 +95,38 @@ class Values(unittest.TestCase):
 
         on_ranks(4, body)
 
+    def test_quantised_gathers_and_reductions(self):
+        def body(comm):
+            x = np.linspace(-1, 1, 512, dtype=np.float32)
+            pattern = np.arange(512) % 8  # int4 can hold it
+            with weft.train.Shard(comm, {"unit": {"x": x}}, gather_bits=8, reduce_bits=4, block_count=64) as shard:
+                with shard.iteration():
+                    with shard.gather("unit", backward=True) as values:
+                        error = abs(values["x"] - x).max()
+                        self.assertTrue(0 < error <= 1 / 254)
+                        shard.gradient("x")[...] = (comm.rank + 1) * pattern
+                    shard.reduce_scatter("unit")
+                piece = shard.piece("x")
+                own = slice(piece.begin, piece.begin + len(piece.values))
+                np.testing.assert_array_equal(piece.values, x[own])
+                np.testing.assert_array_equal(piece.gradient, (comm.size + 1) / 2 * pattern[own])
+                del piece
+                stats = shard.stats()
+                others, part = comm.size - 1, 512 // comm.size
+                blocks = part // 64
+                self.assertEqual(stats.gathered_bytes, others * (part + 4 * blocks))
+                self.assertEqual(stats.reduced_bytes, others * (part // 2 + 4 * blocks))
+                self.assertEqual((stats.gathered_remote_bytes, stats.reduced_remote_bytes), (0, 0))
+
+        for size in (1, 2, 4):
+            on_ranks(size, body)
+
+        def refused(comm):
+            weft.train.Shard(comm, {"unit": {"x": np.zeros(3)}}, gather_bits=8)
+
+        for error in errors_of_ranks(2, refused):
+            self.assertEqual(error.id, "argument.config")
+
     def test_memoryviews_bfloat16_and_torch(self):
         def body(comm):
             units = {"views": [("view", memoryview(bytearray(12)).cast("f"))]}

@@ -287,6 +287,7 @@ class Hooks(unittest.TestCase):
                     for iteration in range(3):
                         step(ddp, comm, iteration)
                         self.assertAlmostEqual(ddp.gradient("bias")[0], mean(comm.size, iteration), delta=2)
+                    self.assertTrue(compressor.compressed())
                     state = compressor.save()
                     compressor.load(state)
                 with self.assertRaises(weft.InvalidUsageError) as caught:

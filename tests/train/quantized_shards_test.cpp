@@ -531,6 +531,10 @@ TEST_CASE("units that cannot be quantised, and ranks with other settings, are er
         plan.quantization.reduce_bits = 4;
         plan.units[0].parameters[0].facts.type = weftInt32;
     });
+    refused(error::argument_config, [](ShardingPlan& plan, int) {
+        plan.quantization.reduce_bits = 4;
+        plan.on_device = true;
+    });
     refused(error::train_model,
             [](ShardingPlan& plan, int rank) { plan.quantization.gather_bits = rank == 2 ? 8 : 0; });
     refused(error::train_model, [](ShardingPlan& plan, int rank) { plan.quantization.block = rank == 1 ? 64 : 32; });
