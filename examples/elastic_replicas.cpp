@@ -19,8 +19,7 @@ constexpr int steps = 20, saves_each = 4, failing_step = 10;
 // This rank's part of the model.
 struct State {
     explicit State(const weft::Communicator& comm)
-        : begin(count * comm.rank() / comm.ranks()),
-          values(count * (comm.rank() + 1) / comm.ranks() - begin, 1.0) {}
+        : begin(count * comm.rank() / comm.ranks()), values(count * (comm.rank() + 1) / comm.ranks() - begin, 1.0) {}
     std::vector<weftTrainBox_t> boxes() {
         extent = values.size();
         weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;

@@ -5,7 +5,8 @@
 namespace weft::internal::tools {
 
 std::optional<int> Restarts::after_failure(int rank, const std::string& sentence) {
-    failures_.push_back(fmt::format("generation {} of {} rank{}: {}", count_, ranks_, ranks_ == 1 ? "" : "s", sentence));
+    failures_.push_back(
+        fmt::format("generation {} of {} rank{}: {}", count_, ranks_, ranks_ == 1 ? "" : "s", sentence));
     if (count_ == elasticity_.restarts_most) return std::nullopt;
     ++count_;
     const bool again = rank == last_failed_;

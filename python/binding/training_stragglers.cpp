@@ -21,9 +21,7 @@ class Stragglers final : public TrainingObject<weftTrainStragglers_t> {
                 config.intervalSteps = nb::cast<uint64_t>(interval_steps);
                 config.threshold = nb::cast<double>(threshold);
             },
-            [&](weftComm_t own, weftTrainStragglers_t* made) {
-                return weftTrainStragglersCreate(made, own, &config);
-            },
+            [&](weftComm_t own, weftTrainStragglers_t* made) { return weftTrainStragglersCreate(made, own, &config); },
             [&](weftComm_t own, weftTrainStragglers_t* made) {
                 config.intervalSeconds = 0;
                 return weftTrainStragglersCreate(made, own, &config);

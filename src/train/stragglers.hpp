@@ -47,8 +47,8 @@ class Stragglers {
     StragglerSettings settings_;
     std::unique_ptr<Peers> peers_;
     Clock clock_;
-    std::vector<std::string> hosts_;     // on rank 0
-    std::vector<double> own_;            // seconds of this rank's steps since the last report
+    std::vector<std::string> hosts_;      // on rank 0
+    std::vector<double> own_;             // seconds of this rank's steps since the last report
     uint64_t steps_ = 0, steps_due_ = 1;  // since the last report, and at the next one
     int64_t begun_us_ = 0;
     double best_ = 0;  // the smallest median of this rank

@@ -75,9 +75,9 @@ TEST_CASE("a rank that leaves a status is replaced like one that a signal ends",
 }
 
 TEST_CASE("with --shrink the survivors go on, down to the least number", "[run]") {
-    const ProcessResult outcome = run(elastic_script(
-        {"2:4", "-n", "4", "--shrink", "--max-restarts", "9"},
-        "echo size $WEFT_SIZE; test $WEFT_RESTART_COUNT = 4 && exit 0; test $WEFT_RANK = 0 && exit 5; exec sleep 1000"));
+    const ProcessResult outcome = run(elastic_script({"2:4", "-n", "4", "--shrink", "--max-restarts", "9"},
+                                                     "echo size $WEFT_SIZE; test $WEFT_RESTART_COUNT = 4 && exit 0; "
+                                                     "test $WEFT_RANK = 0 && exit 5; exec sleep 1000"));
     CHECK(outcome.status == 0);
     for (const char* text : {"restart 1 of 9 with 3 ranks", "restart 2 of 9 with 2 ranks",
                              "restart 3 of 9 with 2 ranks", "restart 4 of 9 with 2 ranks"})
@@ -110,8 +110,8 @@ TEST_CASE("if no restart is left, the failures are listed and the last status co
 
 TEST_CASE("a signal to the launcher ends an elastic job without a restart", "[run]") {
     // One script ends by the signal, the other one ignores it and must be killed.
-    for (const char* text : {"echo rank $$; while :; do sleep 0.02; done",
-                             "trap '' INT TERM; echo rank $$; while :; do sleep 0.02; done"})
+    for (const char* text :
+         {"echo rank $$; while :; do sleep 0.02; done", "trap '' INT TERM; echo rank $$; while :; do sleep 0.02; done"})
         for (int signal : {SIGINT, SIGTERM}) {
             Subprocess job(elastic_script({"1:2", "-n", "2"}, text));
             REQUIRE(job.says("rank", 2));
@@ -134,9 +134,9 @@ TEST_CASE("a program that cannot be started, and the time limit, end an elastic 
 TEST_CASE("processes that ranks leave behind end before the restart", "[run]") {
     Folder folder;
     const std::string left = (folder.path / "left").string();
-    const ProcessResult outcome = run(elastic_script(
-        {"1:1"}, "if [ $WEFT_RESTART_COUNT = 0 ]; then sleep 1000 & echo $! > " + left + "; exit 3; fi; ! [ -e /proc/$(cat " +
-                     left + ") ]"));
+    const ProcessResult outcome =
+        run(elastic_script({"1:1"}, "if [ $WEFT_RESTART_COUNT = 0 ]; then sleep 1000 & echo $! > " + left +
+                                        "; exit 3; fi; ! [ -e /proc/$(cat " + left + ") ]"));
     CHECK(outcome.status == 0);
     CHECK(has(outcome.error, "restart 1 of 3 with 1 rank\n"));
 }

@@ -45,8 +45,7 @@ TEST_CASE("all ranks get the golden scores, and rank 0 names the straggler") {
             }
         (void)weftTrainStragglersGetScores(object, weftTrainFastestRank, scores.data(), 4);
         fastest[size_t(rank)] = scores;
-        if (weftTrainStragglersGetScores(object, weftTrainOwnBest, scores.data(), 4) != weftSuccess)
-            return "no scores";
+        if (weftTrainStragglersGetScores(object, weftTrainOwnBest, scores.data(), 4) != weftSuccess) return "no scores";
         own[size_t(rank)] = scores;
         if (weftTrainStragglersGetScores(object, weftTrainFastestRank, scores.data(), 3) != weftInvalidArgument)
             return "3 scores of 4";
@@ -116,9 +115,9 @@ TEST_CASE("wrong settings of one rank are an error on all, and the communicator 
         uint64_t steps;
         const char *own, *others;
     };
-    for (const Wrong& bad : {Wrong{0, 0.75, 0, "argument.config", "train.model"},
-                             Wrong{60, 1.5, 0, "argument.config", "train.model"},
-                             Wrong{60, 0.75, 7, "train.model", "train.model"}}) {
+    for (const Wrong& bad :
+         {Wrong{0, 0.75, 0, "argument.config", "train.model"}, Wrong{60, 1.5, 0, "argument.config", "train.model"},
+          Wrong{60, 0.75, 7, "train.model", "train.model"}}) {
         const auto wrong = on_threads(3, nullptr, [&](weftComm_t comm, int rank) -> std::string {
             weftTrainStragglersConfig_t config = WEFT_TRAIN_STRAGGLERS_CONFIG_INITIALIZER;
             if (rank == 1) {
