@@ -935,6 +935,75 @@ WEFT_API weftResult_t weftTrainReplicaLoad(weftTrainReplica_t replica, weftComm_
 WEFT_API weftResult_t weftTrainReplicaGetItem(weftTrainReplica_t replica, const char* name, int perRank, void* data,
                                               size_t capacity, size_t* bytes);
 
+/* ---- Stragglers ---- */
+
+/* Compares the times of the ranks' own work in a training, and names slow ranks in the log. */
+typedef struct weftTrainStragglers* weftTrainStragglers_t;
+
+/* The reference time of a score: that of the fastest rank, or the best one of the rank itself so far. */
+typedef WEFT_ENUM{weftTrainFastestRank = 0, weftTrainOwnBest = 1} weftTrainStragglerReference_t;
+
+/* Settings of one object, equal on all ranks. Start from WEFT_TRAIN_STRAGGLERS_CONFIG_INITIALIZER. The struct grows at
+ * its end only. */
+#define WEFT_TRAIN_STRAGGLERS_CONFIG_MAGIC 0x77737472u
+typedef struct {
+    size_t size;            /* sizeof(weftTrainStragglersConfig_t) of the caller */
+    unsigned magic;         /* WEFT_TRAIN_STRAGGLERS_CONFIG_MAGIC */
+    unsigned version;       /* WEFT_VERSION_CODE of the caller */
+    double intervalSeconds; /* from one report to the next, about */
+    uint64_t intervalSteps; /* steps from one report to the next; 0: as many as take intervalSeconds */
+    double threshold;       /* a rank with a score below it is a straggler, 0 to 1; 0: none is */
+} weftTrainStragglersConfig_t;
+#define WEFT_TRAIN_STRAGGLERS_CONFIG_INITIALIZER \
+    { sizeof(weftTrainStragglersConfig_t), WEFT_TRAIN_STRAGGLERS_CONFIG_MAGIC, WEFT_VERSION_CODE, 60.0, 0, 0.75 }
+
+/* Writes a new object to `stragglers`. All ranks of `comm` call it, with equal settings. If the arguments of a rank are
+ * wrong, the others get weftMismatch, and comm lives on. Blocks. It makes a communicator of its own from comm.
+ * config  settings; NULL: the initial ones
+ * Errors: weftInvalidArgument, weftInvalidUsage (a group is open), weftMismatch (other settings), weftRemoteError,
+ * weftTimeout.
+ * Thread-bound, to comm. */
+WEFT_API weftResult_t weftTrainStragglersCreate(weftTrainStragglers_t* stragglers, weftComm_t comm,
+                                                const weftTrainStragglersConfig_t* config);
+
+/* Ends `stragglers`. NULL is accepted.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainStragglersDestroy(weftTrainStragglers_t stragglers);
+
+/* Stops the communication of `stragglers` on all ranks: calls in progress return weftRemoteError on other ranks and an
+ * error here. weftTrainStragglersDestroy frees the object.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork).
+ * Thread-safe: also while another thread is inside a call on stragglers. */
+WEFT_API weftResult_t weftTrainStragglersAbort(weftTrainStragglers_t stragglers);
+
+/* Counts a step of `stragglers`. All ranks call it after each training step. If a report is due, it is
+ * weftTrainStragglersReport, otherwise it is local. The first report is due after 10 steps, unless config.intervalSteps
+ * says otherwise.
+ * seconds   the time of this rank's own work in the step, without waits for other ranks; 0: it had none
+ * reported  receives whether there was a report, 1 or 0; NULL is accepted
+ * Errors: weftInvalidArgument (seconds is negative or not finite: the step counts without a time), weftRemoteError,
+ * weftTimeout.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainStragglersStep(weftTrainStragglers_t stragglers, double seconds, int* reported);
+
+/* Compares the steps of `stragglers` since the last report. All ranks call it. It gathers the median of each rank's
+ * times, and rank 0 logs a WARN line for each rank with a score below config.threshold. Blocks.
+ * Errors: weftRemoteError, weftTimeout.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainStragglersReport(weftTrainStragglers_t stragglers);
+
+/* Reads the scores of the last report of `stragglers`: the reference time divided by the rank's median. Local: no
+ * communication.
+ * scores  host memory that receives a score for each rank; 1: as fast as the reference; 0.5: twice the time; NaN: the
+ *         rank had no time
+ * count   elements of scores: the number of ranks
+ * Errors: weftInvalidArgument, weftInvalidUsage (there was no report yet).
+ * Thread-bound.
+ * Source: the straggler detection of NVIDIA Resiliency Extension. */
+WEFT_API weftResult_t weftTrainStragglersGetScores(weftTrainStragglers_t stragglers,
+                                                   weftTrainStragglerReference_t reference, double* scores, int count);
+
 /* ---- Optimizers, norms and loss scaling ---- */
 
 /* Writes to `reduced` whether `ddp`'s gradients are averages: 1 from the end of an iteration that synchronises until

@@ -464,6 +464,50 @@ class Replica {
     weftTrainReplica_t handle_ = nullptr;
 };
 
+// The settings of a Stragglers, to begin with.
+inline weftTrainStragglersConfig_t stragglers_config() {
+    const weftTrainStragglersConfig_t config = WEFT_TRAIN_STRAGGLERS_CONFIG_INITIALIZER;
+    return config;
+}
+
+// Names slow ranks in the log. Move-only. Thread-bound, except abort(), which is thread-safe.
+class Stragglers {
+  public:
+    // All ranks of the communicator call it.
+    explicit Stragglers(const Communicator& comm, const weftTrainStragglersConfig_t& config = stragglers_config())
+        : ranks_(comm.ranks()) {
+        check(weftTrainStragglersCreate(&handle_, comm.get(), &config));
+    }
+    Stragglers(Stragglers&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), ranks_(other.ranks_) {}
+    Stragglers& operator=(Stragglers&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        std::swap(ranks_, other.ranks_);
+        return *this;
+    }
+    ~Stragglers() { (void)weftTrainStragglersDestroy(handle_); }
+
+    weftTrainStragglers_t get() const noexcept { return handle_; }
+    void abort() { check(weftTrainStragglersAbort(handle_)); }
+
+    // All ranks call these two. step: whether there was a report.
+    bool step(double seconds) {
+        int reported = 0;
+        check(weftTrainStragglersStep(handle_, seconds, &reported));
+        return reported != 0;
+    }
+    void report() { check(weftTrainStragglersReport(handle_)); }
+    // Of the last report, by rank.
+    std::vector<double> scores(weftTrainStragglerReference_t reference = weftTrainFastestRank) const {
+        std::vector<double> all(static_cast<std::size_t>(ranks_));
+        check(weftTrainStragglersGetScores(handle_, reference, all.data(), ranks_));
+        return all;
+    }
+
+  private:
+    weftTrainStragglers_t handle_ = nullptr;
+    int ranks_;
+};
+
 // This rank's part of a parameter for an Optimizer, or of a gradient for norms. The memory must live as long as the
 // Optimizer, the name during the call. Bit i of `axes`: the tensor is sharded over the communicator axes[i].
 template <class Gradient>

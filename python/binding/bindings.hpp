@@ -17,5 +17,6 @@ void bind_memory(nb::module_& module);
 void bind_training_shard(nb::module_& module);
 void bind_training_local(nb::module_& module);
 void bind_training_server(nb::module_& module);
+void bind_training_stragglers(nb::module_& module);
 
 }  // namespace weft::python

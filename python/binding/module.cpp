@@ -85,6 +85,7 @@ NB_MODULE(_weft, module) {
     bind_replica(module);
     bind_compressors(module);
     bind_training_local(module);
+    bind_training_stragglers(module);
     bind_training_server(module);
     bind_training_optimizer(module);
 }

@@ -32,6 +32,7 @@ from ._train_optimizer import (
 )
 from ._train_server import ParameterServer, ServerStats
 from ._train_shard import Piece, Shard, Stats, Unit
+from ._train_stragglers import Stragglers
 
 Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
@@ -353,4 +354,4 @@ def _itemsize(x: Any) -> int:
     return int(size)
 
 
-__all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "DistributedSampler", "Local", "Optimizer", "ParameterServer", "Piece", "Replica", "Scaler", "ServerStats", "Shard", "Stats", "Unit", "batch_norm_backward", "batch_norm_forward", "clip_gradients", "gradient_norm"]
+__all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "DistributedSampler", "Local", "Optimizer", "ParameterServer", "Piece", "Replica", "Scaler", "ServerStats", "Shard", "Stats", "Stragglers", "Unit", "batch_norm_backward", "batch_norm_forward", "clip_gradients", "gradient_norm"]

@@ -31,6 +31,9 @@ class Guide(unittest.TestCase):
     def test_the_blocks_of_training_async_md_run_in_their_order(self):
         self.runs("training-async.md", 3)
 
+    def test_the_block_of_elastic_training_md_runs(self):
+        self.runs("elastic-training.md", 1)
+
     def test_the_blocks_of_optimizers_md_run_in_their_order(self):
         self.runs("optimizers.md", 5)
 

@@ -1,6 +1,5 @@
 // command.hpp: runs `weft schedule` in this process and captures its output.
 #pragma once
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/capture.hpp"
 #include "tests/catch.hpp"
 #include "tools/schedule_command.hpp"
 
@@ -18,31 +18,6 @@ namespace weft::internal::test {
 struct ProcessResult {
     int exit_status = -1;
     std::string out, err;
-};
-
-// Redirects a standard stream into a temporary file.
-class Capture {
-  public:
-    explicit Capture(FILE* stream) : stream_(stream), file_(std::tmpfile()) {
-        std::fflush(stream_);
-        saved_ = dup(fileno(stream_));
-        REQUIRE(dup2(fileno(file_), fileno(stream_)) >= 0);
-    }
-    std::string end() {
-        std::fflush(stream_);
-        dup2(saved_, fileno(stream_));
-        close(saved_);
-        std::string text;
-        std::rewind(file_);
-        for (int letter; (letter = std::fgetc(file_)) != EOF;) text += char(letter);
-        std::fclose(file_);
-        return text;
-    }
-
-  private:
-    FILE* stream_;
-    FILE* file_;
-    int saved_ = -1;
 };
 
 inline ProcessResult run(std::vector<std::string> arguments) {

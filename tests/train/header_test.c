@@ -31,5 +31,9 @@ int main(void) {
     const weftTrainItem_t item = WEFT_TRAIN_ITEM_INITIALIZER;
     if (box.size != sizeof box || box.dims || box.shape || box.extents || item.size != sizeof item || item.perRank)
         return 1;
+    const weftTrainStragglersConfig_t stragglers = WEFT_TRAIN_STRAGGLERS_CONFIG_INITIALIZER;
+    if (stragglers.size != sizeof stragglers || stragglers.magic != WEFT_TRAIN_STRAGGLERS_CONFIG_MAGIC ||
+        stragglers.intervalSeconds != 60 || stragglers.intervalSteps || stragglers.threshold != 0.75)
+        return 1;
     return hooks[0] == hooks[1] || weftTrainDdpFinish(NULL, NULL) != weftInvalidArgument;
 }

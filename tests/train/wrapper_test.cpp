@@ -318,3 +318,24 @@ TEST_CASE("the owner of a parameter server is movable, and its calls are train.h
     });
     CHECK(wrong == std::vector<std::string>(2));
 }
+
+TEST_CASE("the owner of straggler scores is movable, and its calls are train.h's") {
+    static_assert(!std::is_copy_constructible<weft::train::Stragglers>::value, "one owner");
+    const auto wrong = on_ranks(2, [](weft::Communicator& comm, int rank) -> std::string {
+        auto config = weft::train::stragglers_config();
+        config.intervalSteps = 2;
+        config.threshold = 0;
+        weft::train::Stragglers made(comm, config);
+        weft::train::Stragglers stragglers(std::move(made));
+        if (made.get() || stragglers.step(1 + rank) || !stragglers.step(1 + rank)) return "the reports";
+        if (stragglers.scores() != std::vector<double>{1, 0.5}) return "the scores";
+        stragglers.report();
+        try {
+            stragglers.step(-1);
+            return "no exception";
+        } catch (const weft::Error& error) {
+            return error.id() == std::string("argument.value") ? "" : error.what();
+        }
+    });
+    CHECK(wrong == std::vector<std::string>(2));
+}
