@@ -44,10 +44,13 @@ typedef struct {
     void* gradient;   /* the caller's own memory for the gradient, or NULL: it lives in its bucket. Buffers: NULL */
     size_t count;     /* elements; may be 0 */
     weftDataType_t datatype; /* parameters: float16, bfloat16, float32 or float64. Buffers: any */
-    size_t rows;             /* of the first dimension, for weftTrainShardRows; 0: each element is a row */
+    size_t rows;             /* of the first dimension, for weftTrainShardRows; 0: shape[0], or each element is a row */
+    int dims; /* parameters of weftTrainShardCreate, for its boxes: 0 to WEFT_TRAIN_DIMS_MAX; -1: the elements
+                                are one dimension */
+    const size_t* shape; /* dims numbers, whose product is count; copied. NULL if dims is 0 or -1 */
 } weftTrainTensor_t;
 #define WEFT_TRAIN_TENSOR_INITIALIZER \
-    { sizeof(weftTrainTensor_t), NULL, NULL, NULL, 0, weftFloat32, 0 }
+    { sizeof(weftTrainTensor_t), NULL, NULL, NULL, 0, weftFloat32, 0, -1, NULL }
 
 /* A bucket, as a hook sees it: gradients of one datatype, one behind the other. All of it is valid during the hook. */
 typedef struct {
@@ -202,9 +205,12 @@ typedef struct {
     const size_t* shape;     /* of the whole tensor: dims numbers. NULL if dims is 0 */
     const size_t* offsets;   /* of the box: dims numbers, or NULL: zeros */
     const size_t* extents;   /* of the box: dims numbers, which may be 0, or NULL: the whole shape */
+    int isRange;         /* 1: elements begin to begin + count of the whole tensor, the last dimension fastest, in place
+                                of a box. offsets and extents are NULL then */
+    size_t begin, count; /* elements, if isRange is 1 */
 } weftTrainBox_t;
 #define WEFT_TRAIN_BOX_INITIALIZER \
-    { sizeof(weftTrainBox_t), NULL, NULL, weftFloat32, 0, NULL, NULL, NULL }
+    { sizeof(weftTrainBox_t), NULL, NULL, weftFloat32, 0, NULL, NULL, NULL, 0, 0, 0 }
 
 /* Small data beside the tensors: a step, the state of a random generator, the position of a sampler. Start from
  * WEFT_TRAIN_ITEM_INITIALIZER. In an array all entries have the same `size`. The struct grows at its end only. */
@@ -217,6 +223,22 @@ typedef struct {
 } weftTrainItem_t;
 #define WEFT_TRAIN_ITEM_INITIALIZER \
     { sizeof(weftTrainItem_t), NULL, NULL, 0, 0 }
+
+/* A tensor or an item of a checkpoint, as weftTrainCheckpointList finds it. Valid during the call of the function. */
+typedef struct {
+    size_t size;             /* sizeof(weftTrainStored_t) of the library, which only appends fields */
+    const char* name;        /* of the tensor or the item */
+    int isItem;              /* 1: an item, 0: a tensor */
+    int rank;                /* of an item: whose it is; -1: of all ranks. Tensors: -1 */
+    weftDataType_t datatype; /* items: weftUint8 */
+    int dims;                /* items: 1 */
+    const size_t* shape;     /* dims numbers, of the whole tensor */
+    size_t bytes;            /* of the whole tensor, or of the item */
+    const void* data;        /* of an item: host memory. Tensors: NULL */
+} weftTrainStored_t;
+
+/* Is called for each tensor and item. `context` is the caller's. It must not throw. */
+typedef void (*weftTrainStoredFunction_t)(const weftTrainStored_t* stored, void* context);
 
 /* When weftTrainCheckpointSave returns: once the checkpoint is on the disk, or once this rank's data is copied. */
 typedef WEFT_ENUM{weftTrainSaveBlocking = 0, weftTrainSaveBackground = 1} weftTrainSave_t;
@@ -836,9 +858,18 @@ WEFT_API weftResult_t weftTrainCheckpointGetItem(weftTrainCheckpoint_t checkpoin
 WEFT_API weftResult_t weftTrainCheckpointExport(weftTrainCheckpoint_t checkpoint, const char* folder,
                                                 const char* prefix, const char* file);
 
+/* Lists the tensors and items of the complete checkpoint in `folder`, each kind by name. Local: it needs no communicator.
+ * It reads no tensors.
+ * function, context  Is called in this thread for each one, with `context`
+ * ranks              receives how many ranks wrote the checkpoint; or NULL.
+ * Errors: weftInvalidArgument, weftInvalidUsage (no complete checkpoint), weftSystemError (a missing or damaged file).
+ * Reentrant. */
+WEFT_API weftResult_t weftTrainCheckpointList(const char* folder, weftTrainStoredFunction_t function, void* context,
+                                              int* ranks);
+
 /* Writes to `box` this rank's part of parameter number `parameter` of `shard`, for a checkpoint or a copy in memory. It has
- * the parameter's name, its elements as one dimension, and the values in host memory. Its pointers are valid as long as
- * shard. For optimizer states of the same parts, change name, data and datatype. Save and load between
+ * the parameter's name and shape, and the values in host memory. Without a shape the elements are one dimension. A part
+ * that is no box of rows is a range: isRange. Its pointers are valid as long as shard. For optimizer states of the same parts, change name, data and datatype. Save and load between
  * weftTrainShardFinish and the next weftTrainShardGather.
  * Errors: weftInvalidArgument (no such parameter, box was not initialised).
  * Thread-bound. */

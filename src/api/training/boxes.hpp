@@ -10,6 +10,7 @@
 
 namespace weft::internal {
 
+constexpr size_t elements_most = size_t(1) << 48;
 constexpr size_t first_box_size = offsetof(weftTrainBox_t, extents) + sizeof(const size_t*);
 
 // `own_device` is the communicator's; -1: none.

@@ -74,7 +74,7 @@ Status write_metadata(const std::string& folder, const std::string& save, const 
     if (!file) return file.take_status();
     Status written = file->write_at(0, text.data(), text.size());
     if (written) written = file->sync();
-    if (written) written = sync_folder(folder);  // the names of the data files
+    if (written) written = sync_folder(folder);   // the names of the data files
     if (written) written = check_unused(folder);  // another job may have saved there meanwhile
     const bool renames = bool(written);
     if (renames) written = rename_durably(draft, name);
@@ -94,6 +94,15 @@ Result<std::string> read_metadata(const std::string& folder) {
             "interrupted",
             folder, metadata_name);
     return read_file(name, bytes_most);
+}
+
+Result<OpenedCheckpoint> open_alone(const std::string& folder) {
+    OpenedCheckpoint opened;
+    opened.folder = absolute(folder);
+    const auto text = read_metadata(opened.folder);
+    if (!text) return text.status().copy();
+    WEFT_TRY(opened.read(*text));
+    return opened;
 }
 
 }  // namespace weft::internal::train
