@@ -11,7 +11,7 @@
  * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
- * The memory of checkpoints lies in host memory.
+ * Boxes of checkpoints lie in host memory or on any device.
  * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
  * device. The work of a call follows the stream's work so far, and the stream waits for its results. A captured stream
  * is an error: iterations cannot become part of a CUDA graph.
@@ -194,12 +194,13 @@ typedef struct weftTrainCheckpoint* weftTrainCheckpoint_t;
 /* The most dimensions of a tensor in a checkpoint. */
 #define WEFT_TRAIN_DIMS_MAX 8
 
-/* This rank's box of a tensor: elements offsets[d] to offsets[d] + extents[d] of each dimension d. Start from
+/* This rank's box of a tensor: elements offsets[d] to offsets[d] + extents[d] of each dimension d. A box in device memory
+ * is copied after the work that its stream has at the call, and the call waits for the copy. Start from
  * WEFT_TRAIN_BOX_INITIALIZER. In an array all entries have the same `size`. The struct grows at its end only. */
 typedef struct {
     size_t size;             /* sizeof(weftTrainBox_t) of the caller */
     const char* name;        /* of the tensor: UTF-8, not beginning with "item:" */
-    void* data;              /* host memory: the box's elements one behind the other, the last dimension fastest */
+    void* data;              /* host or device memory: elements one behind the other, the last dimension fastest */
     weftDataType_t datatype; /* of the elements */
     int dims;                /* dimensions, at most WEFT_TRAIN_DIMS_MAX; 0: a single element */
     const size_t* shape;     /* of the whole tensor: dims numbers. NULL if dims is 0 */
@@ -208,9 +209,10 @@ typedef struct {
     int isRange;         /* 1: elements begin to begin + count of the whole tensor, the last dimension fastest, in place
                                 of a box. offsets and extents are NULL then */
     size_t begin, count; /* elements, if isRange is 1 */
+    weftStream_t stream; /* device memory: a CUDA stream. Host memory: ignored */
 } weftTrainBox_t;
 #define WEFT_TRAIN_BOX_INITIALIZER \
-    { sizeof(weftTrainBox_t), NULL, NULL, weftFloat32, 0, NULL, NULL, NULL, 0, 0, 0 }
+    { sizeof(weftTrainBox_t), NULL, NULL, weftFloat32, 0, NULL, NULL, NULL, 0, 0, 0, NULL }
 
 /* Small data beside the tensors: a step, the state of a random generator, the position of a sampler. Start from
  * WEFT_TRAIN_ITEM_INITIALIZER. In an array all entries have the same `size`. The struct grows at its end only. */
@@ -797,7 +799,7 @@ WEFT_API weftResult_t weftTrainCheckpointAbort(weftTrainCheckpoint_t checkpoint)
  * with one folder. Each rank writes a data file in the safetensors format. Rank 0 writes checkpoint.json last: a folder
  * with that file is a complete checkpoint. If a rank fails, all ranks get its error, and the folder has no such file.
  * After weftRemoteError or weftTimeout it may have one: rank 0 may have been done.
- * boxes, boxCount   this rank's boxes, host memory, elements. The boxes of all ranks cover each tensor. Boxes of several
+ * boxes, boxCount   this rank's boxes, elements. The boxes of all ranks cover each tensor. Boxes of several
  *                   ranks are equal or disjoint. Equal ones hold the same values and are written once.
  * items, itemCount  Small data, host memory, bytes
  * mode              of this rank. With weftTrainSaveBlocking it returns once the checkpoint is on the disk. With
@@ -825,7 +827,7 @@ WEFT_API weftResult_t weftTrainCheckpointWait(weftTrainCheckpoint_t checkpoint);
 /* Reads boxes of the complete checkpoint in `folder`. All ranks of `checkpoint` call it, each with boxes of its own, also
  * none. Other numbers of ranks and other boxes than at the save are possible. Each rank reads what it needs, and
  * verifies its checksums. Blocks.
- * boxes, boxCount  boxes that receive the elements: host memory. Shapes and datatypes are those of the checkpoint.
+ * boxes, boxCount  boxes that receive the elements. Shapes and datatypes are those of the checkpoint.
  *                  Tensors that no box names are not read
  * If a name, shape or datatype differs, nothing is changed. After another error boxes may be changed in part.
  * Errors: weftInvalidArgument, weftInvalidUsage (incomplete, another model), weftSystemError (damaged, unreadable),
@@ -867,10 +869,11 @@ WEFT_API weftResult_t weftTrainCheckpointExport(weftTrainCheckpoint_t checkpoint
 WEFT_API weftResult_t weftTrainCheckpointList(const char* folder, weftTrainStoredFunction_t function, void* context,
                                               int* ranks);
 
-/* Writes to `box` this rank's part of parameter number `parameter` of `shard`, for a checkpoint or a copy in memory. It has
- * the parameter's name and shape, and the values in host memory. Without a shape the elements are one dimension. A part
- * that is no box of rows is a range: isRange. Its pointers are valid as long as shard. For optimizer states of the same parts, change name, data and datatype. Save and load between
- * weftTrainShardFinish and the next weftTrainShardGather.
+/* Writes to `box` this rank's part of parameter number `parameter` of `shard`, for a checkpoint or a copy in memory. It
+ * has the parameter's name and shape, and the values; on a device set box->stream. Without a shape the elements are one
+ * dimension. A part that is no box of rows is a range: isRange. Its pointers are valid as long as shard. For optimizer
+ * states of the same parts, change name, data and datatype. Save and load between weftTrainShardFinish and the next
+ * weftTrainShardGather.
  * Errors: weftInvalidArgument (no such parameter, box was not initialised).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetBox(weftTrainShard_t shard, int parameter, weftTrainBox_t* box);
@@ -896,7 +899,7 @@ WEFT_API weftResult_t weftTrainReplicaDestroy(weftTrainReplica_t replica);
  * it. Their number is a multiple of jump times copies. Once it has succeeded, older versions are freed. If it fails, the
  * older version can be loaded. Blocks. `replica` holds the copies.
  * version           equal on all ranks, and larger than those before, such as the step
- * boxes, boxCount   this rank's boxes, host memory, elements. Boxes of several ranks are equal or disjoint, and cover
+ * boxes, boxCount   this rank's boxes, elements. Boxes of several ranks are equal or disjoint, and cover
  *                   each tensor. Ranks that own equal boxes pass equal elements.
  * items, itemCount  Small data, host memory, bytes.
  * Errors: weftInvalidArgument (also: the number of ranks does not fit), weftMismatch (another version or other
@@ -909,7 +912,7 @@ WEFT_API weftResult_t weftTrainReplicaSave(weftTrainReplica_t replica, weftComm_
 /* Reads boxes of the newest version of which every part is in the memory of some rank. All ranks of `comm` call it, each
  * with boxes of its own, also none. New processes call it with a new `replica`. Other numbers of ranks and other boxes
  * than at the save are possible. Blocks. Save again soon: the new processes hold no copies yet.
- * boxes, boxCount  boxes that receive the elements: host memory. Shapes and datatypes are those of the save
+ * boxes, boxCount  boxes that receive the elements. Shapes and datatypes are those of the save
  * version          receives the version, or NULL
  * Errors: weftInvalidArgument, weftInvalidUsage (copies are lost, another model), weftSystemError (out of memory),
  * weftRemoteError, weftTimeout.

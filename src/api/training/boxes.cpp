@@ -7,6 +7,7 @@
 #include "src/api/training/handle.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/base/datatype.hpp"
+#include "src/streams/host_stream.hpp"
 #include "src/train/memory_space.hpp"
 
 namespace weft::internal {
@@ -72,33 +73,39 @@ Result<train::StoredBox> read_tensor(const weftTrainBox_t& box, size_t number) {
     return read;
 }
 
-Status check_memory(const weftTrainBox_t& box, size_t number, size_t elements, const train::DeviceFinder& device_of) {
-    if (elements == 0) return ok();
+// The box's memory, or its copy in host memory.
+Result<void*> host_memory(const weftTrainBox_t& box, size_t number, size_t elements,
+                          const train::DeviceFinder& device_of, train::Staging& staging) {
+    if (elements == 0) return box.data;
     if (!box.data)
         return fail(error::argument_null, "box {}, \"{}\", has {} elements, but its data is NULL", number, box.name,
                     elements);
     const auto device = device_of(box.data);
     if (!device) return device.status().copy();
-    if (*device < 0) return ok();
-    return fail(error::argument_device, "box {}, \"{}\", lies on device {}: copy it to host memory for the checkpoint",
-                number, box.name, *device);
+    if (*device < 0) return box.data;
+    if (is_host_stream(box.stream))
+        return fail(error::argument_stream, "box {}, \"{}\", lies on a device: its stream must be a CUDA stream",
+                    number, box.name);
+    return staging.add(box.data, elements * size_of(box.datatype), *device, box.stream);
 }
 
-Status read_box(const weftTrainBox_t& box, size_t number, const train::DeviceFinder& device_of,
+Status read_box(const weftTrainBox_t& box, size_t number, const train::DeviceFinder& device_of, train::Staging& staging,
                 std::vector<train::OwnBox>& read) {
     auto tensor = read_tensor(box, number);
     if (!tensor) return tensor.take_status();
     const size_t whole = tensor->box.volume();
     if (box.isRange == 0) {
-        WEFT_TRY(check_memory(box, number, whole, device_of));
-        read.push_back({std::move(*tensor), box.data});
+        const auto memory = host_memory(box, number, whole, device_of, staging);
+        if (!memory) return memory.status().copy();
+        read.push_back({std::move(*tensor), *memory});
         return ok();
     }
     if (box.count > whole || box.begin > whole - box.count)
         return fail(error::argument_value, "box {}, of \"{}\", has {} elements from {} on, but the tensor has {}",
                     number, box.name, box.count, box.begin, whole);
-    WEFT_TRY(check_memory(box, number, box.count, device_of));
-    auto* data = static_cast<std::byte*>(box.data);
+    const auto memory = host_memory(box, number, box.count, device_of, staging);
+    if (!memory) return memory.status().copy();
+    auto* data = static_cast<std::byte*>(*memory);
     for (train::Box& part : train::boxes_of_range(tensor->shape, box.begin, box.count)) {
         tensor->box = std::move(part);
         read.push_back({*tensor, data});
@@ -111,7 +118,7 @@ Status read_box(const weftTrainBox_t& box, size_t number, const train::DeviceFin
 }  // namespace
 
 Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, int own_device,
-                  std::vector<train::OwnBox>& read) {
+                  train::Staging& staging, std::vector<train::OwnBox>& read) {
     if (!boxes && count > 0)
         return fail(error::argument_null, "{}: boxes is NULL, but boxCount is {}", function, count);
     const train::DeviceFinder device_of = train::device_finder(own_device);
@@ -119,9 +126,9 @@ Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t coun
         const auto entry = read_struct(boxes, i, WEFT_TRAIN_BOX_INITIALIZER, first_box_size, fmt::format("box {}", i),
                                        "WEFT_TRAIN_BOX_INITIALIZER");
         if (!entry) return entry.status().copy();
-        WEFT_TRY(read_box(*entry, i, device_of, read));
+        WEFT_TRY(read_box(*entry, i, device_of, staging, read));
     }
-    return ok();
+    return staging.finish();
 }
 
 Status read_items(const char* function, const weftTrainItem_t* items, size_t count, int rank,
