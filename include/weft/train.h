@@ -862,10 +862,11 @@ WEFT_API weftResult_t weftTrainCheckpointExport(weftTrainCheckpoint_t checkpoint
 
 /* Lists the tensors and items of the complete checkpoint in `folder`, each kind by name. Local: it needs no communicator.
  * It reads no tensors.
- * function, context  Is called in this thread for each one, with `context`
- * ranks              receives how many ranks wrote the checkpoint; or NULL.
+ * function  Is called in this thread for each one, with `context`.
+ * context   Host memory or NULL.
+ * ranks     Receives how many ranks wrote the checkpoint; or NULL.
  * Errors: weftInvalidArgument, weftInvalidUsage (no complete checkpoint), weftSystemError (a missing or damaged file).
- * Reentrant. */
+ * Thread-safe. */
 WEFT_API weftResult_t weftTrainCheckpointList(const char* folder, weftTrainStoredFunction_t function, void* context,
                                               int* ranks);
 
