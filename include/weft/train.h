@@ -11,7 +11,7 @@
  * Contract: results, errors, threads and processes are as weft.h says. Thread-bound means one thread for each object at
  * a time.
  * Memory: all parameters, buffers and gradients of one object lie in host memory, or on the communicator's device.
- * The memory of checkpoints lies in host memory.
+ * Boxes of checkpoints lie in host memory or on any device.
  * Streams: on host memory stream is NULL, and calls return when they are done. On a device it is a CUDA stream of that
  * device. The work of a call follows the stream's work so far, and the stream waits for its results. A captured stream
  * is an error: iterations cannot become part of a CUDA graph.
@@ -44,10 +44,13 @@ typedef struct {
     void* gradient;   /* the caller's own memory for the gradient, or NULL: it lives in its bucket. Buffers: NULL */
     size_t count;     /* elements; may be 0 */
     weftDataType_t datatype; /* parameters: float16, bfloat16, float32 or float64. Buffers: any */
-    size_t rows;             /* of the first dimension, for weftTrainShardRows; 0: each element is a row */
+    size_t rows;             /* of the first dimension, for weftTrainShardRows; 0: shape[0], or each element is a row */
+    int dims; /* parameters of weftTrainShardCreate, for its boxes: 0 to WEFT_TRAIN_DIMS_MAX; -1: the elements
+                                are one dimension */
+    const size_t* shape; /* dims numbers, whose product is count; copied. NULL if dims is 0 or -1 */
 } weftTrainTensor_t;
 #define WEFT_TRAIN_TENSOR_INITIALIZER \
-    { sizeof(weftTrainTensor_t), NULL, NULL, NULL, 0, weftFloat32, 0 }
+    { sizeof(weftTrainTensor_t), NULL, NULL, NULL, 0, weftFloat32, 0, -1, NULL }
 
 /* A bucket, as a hook sees it: gradients of one datatype, one behind the other. All of it is valid during the hook. */
 typedef struct {
@@ -202,20 +205,25 @@ typedef struct weftTrainCheckpoint* weftTrainCheckpoint_t;
 /* The most dimensions of a tensor in a checkpoint. */
 #define WEFT_TRAIN_DIMS_MAX 8
 
-/* This rank's box of a tensor: elements offsets[d] to offsets[d] + extents[d] of each dimension d. Start from
+/* This rank's box of a tensor: elements offsets[d] to offsets[d] + extents[d] of each dimension d. A box in device memory
+ * is copied after the work that its stream has at the call, and the call waits for the copy. Start from
  * WEFT_TRAIN_BOX_INITIALIZER. In an array all entries have the same `size`. The struct grows at its end only. */
 typedef struct {
     size_t size;             /* sizeof(weftTrainBox_t) of the caller */
     const char* name;        /* of the tensor: UTF-8, not beginning with "item:" */
-    void* data;              /* host memory: the box's elements one behind the other, the last dimension fastest */
+    void* data;              /* host or device memory: elements one behind the other, the last dimension fastest */
     weftDataType_t datatype; /* of the elements */
     int dims;                /* dimensions, at most WEFT_TRAIN_DIMS_MAX; 0: a single element */
     const size_t* shape;     /* of the whole tensor: dims numbers. NULL if dims is 0 */
     const size_t* offsets;   /* of the box: dims numbers, or NULL: zeros */
     const size_t* extents;   /* of the box: dims numbers, which may be 0, or NULL: the whole shape */
+    int isRange;         /* 1: elements begin to begin + count of the whole tensor, the last dimension fastest, in place
+                                of a box. offsets and extents are NULL then */
+    size_t begin, count; /* elements, if isRange is 1 */
+    weftStream_t stream; /* device memory: a CUDA stream. Host memory: ignored */
 } weftTrainBox_t;
 #define WEFT_TRAIN_BOX_INITIALIZER \
-    { sizeof(weftTrainBox_t), NULL, NULL, weftFloat32, 0, NULL, NULL, NULL }
+    { sizeof(weftTrainBox_t), NULL, NULL, weftFloat32, 0, NULL, NULL, NULL, 0, 0, 0, NULL }
 
 /* Small data beside the tensors: a step, the state of a random generator, the position of a sampler. Start from
  * WEFT_TRAIN_ITEM_INITIALIZER. In an array all entries have the same `size`. The struct grows at its end only. */
@@ -228,6 +236,22 @@ typedef struct {
 } weftTrainItem_t;
 #define WEFT_TRAIN_ITEM_INITIALIZER \
     { sizeof(weftTrainItem_t), NULL, NULL, 0, 0 }
+
+/* A tensor or an item of a checkpoint, as weftTrainCheckpointList finds it. Valid during the call of the function. */
+typedef struct {
+    size_t size;             /* sizeof(weftTrainStored_t) of the library, which only appends fields */
+    const char* name;        /* of the tensor or the item */
+    int isItem;              /* 1: an item, 0: a tensor */
+    int rank;                /* of an item: whose it is; -1: of all ranks. Tensors: -1 */
+    weftDataType_t datatype; /* items: weftUint8 */
+    int dims;                /* items: 1 */
+    const size_t* shape;     /* dims numbers, of the whole tensor */
+    size_t bytes;            /* of the whole tensor, or of the item */
+    const void* data;        /* of an item: host memory. Tensors: NULL */
+} weftTrainStored_t;
+
+/* Is called for each tensor and item. `context` is the caller's. It must not throw. */
+typedef void (*weftTrainStoredFunction_t)(const weftTrainStored_t* stored, void* context);
 
 /* When weftTrainCheckpointSave returns: once the checkpoint is on the disk, or once this rank's data is copied. */
 typedef WEFT_ENUM{weftTrainSaveBlocking = 0, weftTrainSaveBackground = 1} weftTrainSave_t;
@@ -815,7 +839,7 @@ WEFT_API weftResult_t weftTrainCheckpointAbort(weftTrainCheckpoint_t checkpoint)
  * with one folder. Each rank writes a data file in the safetensors format. Rank 0 writes checkpoint.json last: a folder
  * with that file is a complete checkpoint. If a rank fails, all ranks get its error, and the folder has no such file.
  * After weftRemoteError or weftTimeout it may have one: rank 0 may have been done.
- * boxes, boxCount   this rank's boxes, host memory, elements. The boxes of all ranks cover each tensor. Boxes of several
+ * boxes, boxCount   this rank's boxes, elements. The boxes of all ranks cover each tensor. Boxes of several
  *                   ranks are equal or disjoint. Equal ones hold the same values and are written once.
  * items, itemCount  Small data, host memory, bytes
  * mode              of this rank. With weftTrainSaveBlocking it returns once the checkpoint is on the disk. With
@@ -843,7 +867,7 @@ WEFT_API weftResult_t weftTrainCheckpointWait(weftTrainCheckpoint_t checkpoint);
 /* Reads boxes of the complete checkpoint in `folder`. All ranks of `checkpoint` call it, each with boxes of its own, also
  * none. Other numbers of ranks and other boxes than at the save are possible. Each rank reads what it needs, and
  * verifies its checksums. Blocks.
- * boxes, boxCount  boxes that receive the elements: host memory. Shapes and datatypes are those of the checkpoint.
+ * boxes, boxCount  boxes that receive the elements. Shapes and datatypes are those of the checkpoint.
  *                  Tensors that no box names are not read
  * If a name, shape or datatype differs, nothing is changed. After another error boxes may be changed in part.
  * Errors: weftInvalidArgument, weftInvalidUsage (incomplete, another model), weftSystemError (damaged, unreadable),
@@ -876,10 +900,21 @@ WEFT_API weftResult_t weftTrainCheckpointGetItem(weftTrainCheckpoint_t checkpoin
 WEFT_API weftResult_t weftTrainCheckpointExport(weftTrainCheckpoint_t checkpoint, const char* folder,
                                                 const char* prefix, const char* file);
 
-/* Writes to `box` this rank's part of parameter number `parameter` of `shard`, for a checkpoint or a copy in memory. It has
- * the parameter's name, its elements as one dimension, and the values in host memory. Its pointers are valid as long as
- * shard. For optimizer states of the same parts, change name, data and datatype. Save and load between
- * weftTrainShardFinish and the next weftTrainShardGather.
+/* Lists the tensors and items of the complete checkpoint in `folder`, each kind by name. Local: it needs no communicator.
+ * It reads no tensors.
+ * function  Is called in this thread for each one, with `context`.
+ * context   Host memory or NULL.
+ * ranks     Receives how many ranks wrote the checkpoint; or NULL.
+ * Errors: weftInvalidArgument, weftInvalidUsage (no complete checkpoint), weftSystemError (a missing or damaged file).
+ * Thread-safe. */
+WEFT_API weftResult_t weftTrainCheckpointList(const char* folder, weftTrainStoredFunction_t function, void* context,
+                                              int* ranks);
+
+/* Writes to `box` this rank's part of parameter number `parameter` of `shard`, for a checkpoint or a copy in memory. It
+ * has the parameter's name and shape, and the values; on a device set box->stream. Without a shape the elements are one
+ * dimension. A part that is no box of rows is a range: isRange. Its pointers are valid as long as shard. For optimizer
+ * states of the same parts, change name, data and datatype. Save and load between weftTrainShardFinish and the next
+ * weftTrainShardGather.
  * Errors: weftInvalidArgument (no such parameter, box was not initialised).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetBox(weftTrainShard_t shard, int parameter, weftTrainBox_t* box);
@@ -905,7 +940,7 @@ WEFT_API weftResult_t weftTrainReplicaDestroy(weftTrainReplica_t replica);
  * it. Their number is a multiple of jump times copies. Once it has succeeded, older versions are freed. If it fails, the
  * older version can be loaded. Blocks. `replica` holds the copies.
  * version           equal on all ranks, and larger than those before, such as the step
- * boxes, boxCount   this rank's boxes, host memory, elements. Boxes of several ranks are equal or disjoint, and cover
+ * boxes, boxCount   this rank's boxes, elements. Boxes of several ranks are equal or disjoint, and cover
  *                   each tensor. Ranks that own equal boxes pass equal elements.
  * items, itemCount  Small data, host memory, bytes.
  * Errors: weftInvalidArgument (also: the number of ranks does not fit), weftMismatch (another version or other
@@ -918,7 +953,7 @@ WEFT_API weftResult_t weftTrainReplicaSave(weftTrainReplica_t replica, weftComm_
 /* Reads boxes of the newest version of which every part is in the memory of some rank. All ranks of `comm` call it, each
  * with boxes of its own, also none. New processes call it with a new `replica`. Other numbers of ranks and other boxes
  * than at the save are possible. Blocks. Save again soon: the new processes hold no copies yet.
- * boxes, boxCount  boxes that receive the elements: host memory. Shapes and datatypes are those of the save
+ * boxes, boxCount  boxes that receive the elements. Shapes and datatypes are those of the save
  * version          receives the version, or NULL
  * Errors: weftInvalidArgument, weftInvalidUsage (copies are lost, another model), weftSystemError (out of memory),
  * weftRemoteError, weftTimeout.

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -422,6 +423,45 @@ class Checkpoint {
   private:
     weftTrainCheckpoint_t handle_ = nullptr;
 };
+
+// A tensor or an item of a checkpoint. Items: rank is whose it is, -1: of all ranks.
+struct StoredTensor {
+    std::string name;
+    bool is_item = false;
+    int rank = -1;
+    weftDataType_t datatype = weftUint8;
+    std::vector<std::size_t> shape;
+    std::size_t bytes = 0;
+    std::vector<unsigned char> data;  // of an item
+};
+
+// The contents of the complete checkpoint in a folder. Local: it needs no communicator.
+inline std::vector<StoredTensor> list_checkpoint(const std::string& folder) {
+    struct List {
+        std::vector<StoredTensor> all;
+        bool failed = false;
+    } list;
+    const auto add = [](const weftTrainStored_t* stored, void* context) {
+        List& to = *static_cast<List*>(context);
+        try {
+            const auto* const bytes = static_cast<const unsigned char*>(stored->data);
+            StoredTensor made;
+            made.name = stored->name;
+            made.is_item = stored->isItem != 0;
+            made.rank = stored->rank;
+            made.datatype = stored->datatype;
+            made.shape.assign(stored->shape, stored->shape + stored->dims);
+            made.bytes = stored->bytes;
+            if (bytes) made.data.assign(bytes, bytes + stored->bytes);
+            to.all.push_back(std::move(made));
+        } catch (const std::bad_alloc&) {
+            to.failed = true;
+        }
+    };
+    check(weftTrainCheckpointList(folder.c_str(), add, &list, nullptr));
+    if (list.failed) throw std::bad_alloc();
+    return std::move(list.all);
+}
 
 // Copies of this rank's and other ranks' states in memory. It outlives communicators. Move-only. Thread-bound.
 class Replica {

@@ -38,18 +38,27 @@ struct Described {
         box.data = data.data();
         box.datatype = data.type();
         box.extents = keep(parts[2]);
-        box.dims = int(numbers.back().size());
         size_t count = 1;
         for (const size_t extent : numbers.back()) count *= extent;
         check_count(data, box.name, count, "as many as its shape says");
+        const size_t dims = numbers.back().size();
         box.shape = keep(parts[3]);
-        box.offsets = keep(parts[4]);
-        for (const size_t i : {numbers.size() - 2, numbers.size() - 1})
-            if (numbers[i].size() != size_t(box.dims))
-                refuse("python.value", std::string("the shape and offsets of ") + box.name +
-                                           " do not have as many numbers as its array has dimensions");
+        box.dims = int(numbers.back().size());
+        if (nb::isinstance<nb::int_>(parts[4]))
+            set_range(box, nb::cast<size_t>(parts[4]), count);
+        else
+            box.offsets = keep(parts[4]);
+        if (!box.isRange && (numbers.back().size() != dims || size_t(box.dims) != dims))
+            refuse("python.value", std::string("the shape and offsets of ") + box.name +
+                                       " do not have as many numbers as its array has dimensions");
         arrays.push_back(std::move(data));
         boxes.push_back(box);
+    }
+    static void set_range(weftTrainBox_t& box, size_t begin, size_t count) {
+        box.isRange = 1;
+        box.begin = begin;
+        box.count = count;
+        box.extents = nullptr;
     }
     void add_item(nb::handle entry) {
         const auto parts = nb::cast<nb::tuple>(entry);

@@ -128,7 +128,43 @@ int Checkpoint::visit(visitproc visit, void* arg) const {
     return 0;
 }
 
+// The ranks that wrote the checkpoint, and (name, rank, dtype, shape, bytes, data or None) of all tensors and items.
+nb::tuple checkpoint_contents(const std::string& folder) {
+    struct Entry {
+        std::string name;
+        int rank;
+        weftDataType_t type;
+        std::vector<size_t> shape;
+        size_t bytes;
+        bool is_item;
+        std::string data;
+    };
+    std::vector<Entry> all;
+    int ranks = 0;
+    const auto add = [](const weftTrainStored_t* stored, void* context) {
+        static_cast<std::vector<Entry>*>(context)->push_back(
+            {stored->name,
+             stored->rank,
+             stored->datatype,
+             {stored->shape, stored->shape + stored->dims},
+             stored->bytes,
+             stored->isItem != 0,
+             stored->data ? std::string(static_cast<const char*>(stored->data), stored->bytes) : ""});
+    };
+    check(unlocked([&] { return weftTrainCheckpointList(folder.c_str(), add, &all, &ranks); }));
+    nb::list entries;
+    for (const Entry& each : all) {
+        nb::list shape;
+        for (const size_t length : each.shape) shape.append(length);
+        entries.append(nb::make_tuple(
+            each.name, each.rank, name_of(each.type), shape, each.bytes,
+            each.is_item ? nb::object(nb::bytes(each.data.data(), each.data.size())) : nb::object(nb::none())));
+    }
+    return nb::make_tuple(ranks, entries);
+}
+
 void bind_checkpoint(nb::module_& module) {
+    module.def("checkpoint_contents", &checkpoint_contents, nb::arg("folder"), InFrame());
     nb::class_<Checkpoint>(module, "Checkpoint", nb::type_slots(collected<Checkpoint>()), nb::is_weak_referenceable())
         .def(nb::init<nb::object>(), nb::arg("comm"), InFrame())
         .def("_save", &Checkpoint::save, InFrame())

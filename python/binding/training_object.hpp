@@ -24,6 +24,7 @@ struct TrainingArrays {
     // entries: (name, array, gradient or None)
     void read(const nb::list& entries) {
         for (nb::handle entry : entries) {
+            if (!nb::isinstance<nb::tuple>(entry)) raise(entry);  // an exception of the Python part
             const auto parts = nb::cast<nb::tuple>(entry);
             weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
             tensor.name = PyUnicode_AsUTF8(parts[0].ptr());

@@ -198,6 +198,7 @@ TrainParts::TrainParts(const nb::list& entries) {
         part.count = values_.back().count();
         if (part.copy)
             check_count(copies_.back(), ("the copy of " + name).c_str(), part.count, "as many as its parameter");
+        if (fields.size() > 5 && !fields[5].is_none()) part.gradientType = type_named(fields[5]);
         parts_.push_back(part);
         if (!fields[3].is_none()) {
             const Array gradient = host_array(fields[3], "the gradient of " + name, Access::read);

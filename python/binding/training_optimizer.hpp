@@ -25,7 +25,8 @@ class TrainAxes {
     std::vector<nb::object> objects_;
 };
 
-// Parts, as (name, values or None, copy or None, gradient or None, axes). Keeps their arrays.
+// Parts, as (name, values or None, copy or None, gradient or None, axes, dtype of later gradients or None), which may
+// end before the dtype. Keeps their arrays.
 class TrainParts {
   public:
     explicit TrainParts(const nb::list& entries);

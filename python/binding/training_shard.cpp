@@ -76,12 +76,6 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         check(weftTrainShardGetReduced(handle(), &reduced));
         return reduced != 0;
     }
-    // The elements of the whole parameter, and the first one of this rank's part.
-    nb::tuple box(int number) {
-        weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
-        check(weftTrainShardGetBox(handle(), number, &box));
-        return nb::make_tuple(box.shape[0], box.offsets[0]);
-    }
     nb::tuple stats() {
         weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
         check(weftTrainShardGetStats(handle(), &stats));
@@ -210,7 +204,6 @@ void bind_training_shard(nb::module_& module) {
             InFrame())
         .def("_piece", &piece_of, InFrame())
         .def("_link", &Shard::link, InFrame())
-        .def("_box", &Shard::box, InFrame())
         .def("_reduced", &Shard::reduced, InFrame())
         .def("_stats", &Shard::stats, InFrame())
         .def("_abort", &Shard::abort, InFrame())

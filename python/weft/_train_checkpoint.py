@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
-from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from . import _results, _weft
 from ._communicator import Communicator
-from ._errors import refuse
+from ._errors import Error, refuse
 from ._objects import _Closing
 
 Path = Union[str, "os.PathLike[str]"]
@@ -21,19 +22,62 @@ class Box:
     x: an array in host memory.
     shape: of the whole tensor; None: x is the whole.
     offsets: None: zeros.
+    begin: in place of offsets: x, of any shape, is as many elements from this one on of the whole, row by row.
     """
 
-    def __init__(self, x: Any, shape: Optional[Sequence[int]] = None, offsets: Optional[Sequence[int]] = None) -> None:
+    def __init__(
+        self,
+        x: Any,
+        shape: Optional[Sequence[int]] = None,
+        offsets: Optional[Sequence[int]] = None,
+        *,
+        begin: Optional[int] = None,
+    ) -> None:
         own = _results.shape_of(x)
         self.x = x
         self.shape = own if shape is None else tuple(map(operator.index, shape))
         self.offsets = (0,) * len(self.shape) if offsets is None else tuple(map(operator.index, offsets))
+        self.begin = None if begin is None else operator.index(begin)
+        if begin is not None and offsets is not None:
+            raise refuse("python.value", "a Box has offsets or begin, not both")
 
-    def _entry(self, name: str) -> tuple[str, Any, list[int], list[int], list[int]]:
-        numbers = (*self.shape, *self.offsets)
+    def _entry(self, name: str) -> tuple[str, Any, list[int], list[int], Union[list[int], int]]:
+        numbers = (*self.shape, *(self.offsets if self.begin is None else (self.begin,)))
         if min(numbers, default=0) < 0:
-            raise refuse("python.value", f"shape and offsets of {name} are {numbers}; they must not be negative")
-        return name, self.x, list(_results.shape_of(self.x)), list(self.shape), list(self.offsets)
+            raise refuse("python.value", f"shape and place of {name} are {numbers}; they must not be negative")
+        place = list(self.offsets) if self.begin is None else self.begin
+        return name, self.x, list(_results.shape_of(self.x)), list(self.shape), place
+
+
+class StoredTensor(NamedTuple):
+    """A tensor of a checkpoint."""
+
+    shape: tuple[int, ...]
+    dtype: str  #: as "float32"
+    nbytes: int
+
+
+class Contents(NamedTuple):
+    """What a checkpoint holds."""
+
+    ranks: int  #: that wrote it
+    tensors: dict[str, StoredTensor]  #: by their names
+    items: dict[str, bytes]  #: of all ranks
+    own_items: dict[str, dict[int, bytes]]  #: by names and ranks
+
+
+def checkpoint_contents(folder: Path) -> Contents:
+    """The tensors and items of a complete checkpoint. It reads the metadata and items, and needs no communicator."""
+    ranks, entries = _weft.checkpoint_contents(os.fsdecode(folder))
+    contents = Contents(ranks, {}, {}, {})
+    for name, rank, dtype, shape, nbytes, data in entries:
+        if data is None:
+            contents.tensors[name] = StoredTensor(tuple(shape), dtype, nbytes)
+        elif rank < 0:
+            contents.items[name] = data
+        else:
+            contents.own_items.setdefault(name, {})[rank] = data
+    return contents
 
 
 def _entries(tensors: Optional[Named]) -> list[Any]:
@@ -42,6 +86,25 @@ def _entries(tensors: Optional[Named]) -> list[Any]:
         return [(each if isinstance(each, Box) else Box(each))._entry(name) for name, each in pairs]
     except Exception as error:
         return [error]  # the binding raises it after the other ranks have their error
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no str")
+    return text
+
+
+def _save_arguments(
+    folder: Path,
+    tensors: Optional[Named],
+    items: Optional[Mapping[str, Any]] = None,
+    own_items: Optional[Mapping[str, Any]] = None,
+    background: bool = False,
+) -> tuple[str, list[Any], list[tuple[str, Any, bool]], bool]:
+    try:
+        return os.fsdecode(folder), _entries(tensors), _small(items, own_items), bool(background)
+    except Exception as error:
+        return "", [error], [], False  # the binding raises it after the other ranks have their error
 
 
 def _small(items: Optional[Mapping[str, Any]], own_items: Optional[Mapping[str, Any]]) -> list[tuple[str, Any, bool]]:
@@ -82,11 +145,11 @@ class Checkpoint(_Closing, _weft.Checkpoint):
         items: small data, such as bytes, that is equal on all ranks. own_items: each rank's own.
         background: returns once the data is copied. wait() raises the errors.
         """
-        self._save(os.fspath(folder), _entries(tensors), _small(items, own_items), background)
+        self._save(*_save_arguments(folder, tensors, items, own_items, background))
 
     def load(self, folder: Path, tensors: Optional[Named] = None) -> None:
         """Reads arrays or Boxes of a complete checkpoint in place, also with another number of ranks."""
-        self._load(os.fspath(folder), _entries(tensors))
+        self._load(*_save_arguments(folder, tensors)[:2])
 
     def test(self) -> bool:
         """Whether no save is in progress on this rank."""
@@ -112,7 +175,13 @@ class Checkpoint(_Closing, _weft.Checkpoint):
 
         prefix: of the names that are exported. It is left out in the file.
         """
-        self._export(os.fspath(folder), os.fspath(file), prefix)
+        try:
+            names = (os.fsdecode(folder), os.fsdecode(file), _text(prefix))
+        except Exception:
+            with contextlib.suppress(Error):
+                self._export("", "", "")  # the other ranks get its error
+            raise
+        self._export(*names)
 
     def abort(self) -> None:
         """Ends a call in progress on all ranks with an error. From any thread."""
@@ -152,7 +221,14 @@ class Replica(_Closing, _weft.Replica):
 
         version: equal on all ranks, and larger than those before, such as the step.
         """
-        self._save(comm, version, _entries(tensors), _small(items, own_items))
+        try:
+            number = operator.index(version)
+            if not 0 <= number < 2**64:
+                raise refuse("python.value", f"version is {version}; it must be 0 to 2**64 - 1")
+            arguments = (number, _entries(tensors), _small(items, own_items))
+        except Exception as error:
+            arguments = (0, [error], [])  # the binding raises it after the other ranks have their error
+        self._save(comm, *arguments)
 
     def load(self, comm: Communicator, tensors: Optional[Named] = None) -> int:
         """Reads arrays or Boxes of the newest whole version in place, and returns the version."""

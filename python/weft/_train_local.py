@@ -45,8 +45,13 @@ class Local(_Training, _weft.Local):
         momentum: float = 0.9,
         mix: float = 0.0,
     ) -> None:
-        pairs = list(parameters.items()) if isinstance(parameters, Mapping) else list(parameters)
-        self._names = [name for name, _ in pairs]
+        entries: list[Any]
+        try:
+            pairs = list(parameters.items()) if isinstance(parameters, Mapping) else list(parameters)
+            self._names = [name for name, _ in pairs]
+            entries = [(name, x, None) for name, x in pairs]
+        except Exception as error:
+            entries = [error]  # the binding raises it after the other ranks have their error
         settings = {
             "outer": method == "diloco",
             "period": period,
@@ -60,7 +65,7 @@ class Local(_Training, _weft.Local):
         }
         if method not in ("average", "diloco"):
             settings["period"] = 0  # fails on all ranks
-        super().__init__(comm, [(name, x, None) for name, x in pairs], settings)
+        super().__init__(comm, entries, settings)
 
     def step(self) -> bool:
         """Ends a training step: call it after each step of the optimizer. Whether parameters have new values."""

@@ -49,6 +49,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     ddp: a Ddp whose gradients are used for parameters without their own. A step in the middle of an accumulation is
         an error.
     shard: a Shard of whose pieces parameters and gradients are. A step before its iteration is finished is an error.
+        A parameter without a gradient gets gradients of the Shard's dtype later.
     compressor: "onebit_lamb": the hook of the Ddp, a Compressor("onebit", momentum=betas[0], layer_scales=True).
         bias_correction is False then.
     offload: a folder on a disk of this host: the moments lie in a file there, without a name, in place of memory. All
@@ -59,6 +60,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     offload_chunk, offload_buffers: how many elements of each array are read at once (0: 262144), and how many chunks
         are in memory during a step.
     offload_engine: "any", "uring" (io_uring, or an error) or "threads".
+    local: with ddp: a Local. While local.accumulates, as in post-local SGD, a step takes this rank's own gradients.
     """
 
     def __init__(
@@ -86,7 +88,10 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         offload_chunk: int = 0,
         offload_buffers: int = 4,
         offload_engine: str = "any",
+        local: Any = None,
     ) -> None:
+        if local is not None and ddp is None:
+            raise refuse("python.value", "local is for the gradients of a Ddp. Pass ddp, too")
         pairs = list(parameters.items()) if isinstance(parameters, Mapping) else list(parameters)
         names = [name for name, _ in pairs]
         own, rounded = dict(gradients or {}), copies or {}
@@ -98,7 +103,10 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         self._of_ddp = [] if ddp is None else [name for name in names if name not in own]
         own = {**own, **{name: ddp.gradient(name) for name in self._of_ddp}}
         super().__init__(
-            [(name, x, rounded.get(name), own.get(name), mask) for (name, x), mask in zip(pairs, masks)],
+            [
+                (name, x, rounded.get(name), own.get(name), mask, None if shard is None else shard._gradient_type(name))
+                for (name, x), mask in zip(pairs, masks)
+            ],
             list(axes),
             {
                 "algorithm": algorithm,
@@ -117,10 +125,11 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
                 "offload_buffers": offload_buffers,
                 "offload_engine": offload_engine,
             },
-            ddp,
+            None if local is not None else ddp,
             shard,
             compressor,
         )
+        self._local = local
         # Small arrays, so that a closed Optimizer keeps no memory of the caller's.
         self._forms = [(_results.like(x, (1,)), _results.shape_of(x)) for _, x in pairs]
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -135,6 +144,12 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
 
     def step(self, lr: float, *, gradient_scale: float = 1.0, skip: bool = False) -> None:
         """One step. gradient_scale multiplies the gradients: 1 / loss scale, or a clip coefficient. skip: nothing."""
+        if self._local is not None and not self._local.accumulates and not self._ddp.reduced():
+            raise refuse(
+                "train.step",
+                "the gradients of the Ddp are not averages, but local.accumulates is false. Make the step after an "
+                "iteration that synchronises",
+            )
         for name in self._of_ddp:
             self.set_gradient(name, self._ddp.gradient(name))
         try:

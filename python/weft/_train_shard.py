@@ -237,6 +237,11 @@ class Shard(_Training, _weft.Shard):
             begin,
         )
 
+    def _gradient_type(self, name: str) -> Any:
+        """The dtype of a parameter's reduced gradient, or None if it is no parameter."""
+        number = self._parameters.get(name)
+        return None if number is None else _name(self._forms[number].gradient.dtype)
+
     def boxes(self, states: Optional[Mapping[str, Any]] = None, *, prefix: str = "") -> dict[str, Box]:
         """This rank's parts of all parameters by their names, for Checkpoint and Replica, between finish and gather.
 
@@ -245,8 +250,9 @@ class Shard(_Training, _weft.Shard):
         """
         boxes = {}
         for name in self.parameters:
-            count, begin = self._box(self._number(name))
-            boxes[prefix + name] = Box(self.piece(name).values if states is None else states[name], (count,), (begin,))
+            values, _, begin = self.piece(name)
+            shape = self._forms[self._number(name)].shape
+            boxes[prefix + name] = Box(values if states is None else states[name], shape, begin=begin)
         return boxes
 
     def zero_gradients(self) -> None:
@@ -280,7 +286,7 @@ def _in_type(form: Any, dtype: Any) -> Any:
     if hasattr(form, "new_empty"):
         return form.new_empty((1,), dtype=dtype)
     if hasattr(form, "astype"):
-        return form.astype(dtype)
+        return form[:0].astype(dtype)  # not the number in it, which is not initialised
     raise refuse("python.value", "parameter_type and output_type are for arrays of numpy and torch")
 
 

@@ -20,7 +20,7 @@ from ._communicator import Communicator
 from ._errors import Error, refuse
 from ._objects import _Training
 from ._train_local import Local
-from ._train_checkpoint import Box, Checkpoint, Replica
+from ._train_checkpoint import Box, Checkpoint, Contents, Replica, StoredTensor, checkpoint_contents
 from ._train_optimizer import (
     DistributedSampler,
     Optimizer,
@@ -212,19 +212,23 @@ class Ddp(_Training, _weft.Ddp):
         join: bool = False,
         hook: Hook = None,
     ) -> None:
-        pairs = _pairs(parameters)
-        own = dict(gradients or {})
-        self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
+        pairs: list[tuple[str, Any]] = []
+        own: dict[str, Any] = {}
+        entries: list[tuple[str, Any, Any, int]] = []
+        others: list[tuple[str, Any]] = []
         refused = None
-        for name in own:
-            try:
+        try:
+            pairs, others, own = _pairs(parameters), _pairs(buffers), dict(gradients or {})
+            self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
+            for name in own:
                 self._number(name)
-            except Exception as error:
-                refused = error
+            entries = [(name, x, own.get(name), _rows(x)) for name, x in pairs]
+        except Exception as error:
+            refused = error  # the binding raises it after the other ranks have their error
         super().__init__(
             comm,
-            [(name, x, own.pop(name, None), _rows(x)) for name, x in pairs],
-            _pairs(buffers),
+            entries,
+            others,
             self._called(hook, pairs) if callable(hook) else hook,
             {
                 "bucket_cap_bytes": bucket_cap_bytes,
@@ -237,7 +241,7 @@ class Ddp(_Training, _weft.Ddp):
             refused,
         )
         self._pairs = pairs
-        self._own = dict(gradients or {})
+        self._own = own
 
     @staticmethod
     def _called(hook: Callable[[Bucket], None], pairs: list[tuple[str, Any]]) -> Callable[[_weft.TrainBucket], None]:

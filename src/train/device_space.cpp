@@ -84,7 +84,7 @@ class DeviceSpace : public MemorySpace {
         return kernels_->adder(type).launch({.blocks = unsigned(blocks), .threads = cuda::threads_max},
                                             stream_.handle(), parameters);
     }
-    Status scale(void*, size_t, weftDataType_t, double) override {
+    Status divide(void*, size_t, weftDataType_t, double) override {
         return fail(error::gpu_unavailable, "gradients on a device are divided by its collectives only");
     }
     Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,

@@ -53,11 +53,13 @@ class HostSpace : public MemorySpace {
         if (count > 0) cpu_kernels().reduce[type][weftSum](job);
         return ok();
     }
-    Status scale(void* memory, size_t count, weftDataType_t type, double factor) override {
+    // A product with the reciprocal would have other bits than PyTorch's quotient.
+    Status divide(void* memory, size_t count, weftDataType_t type, double divisor) override {
         return with_datatype(type, [&](auto constant) {
             using Numbers = Arithmetic<decltype(constant)::value>;
-            const auto scalar = Numbers::round(typename Numbers::Accumulator(factor));
-            if (count > 0) cpu_kernels().scale[type](memory, memory, count, &scalar);
+            auto* const elements = static_cast<typename Numbers::Element*>(memory);
+            const auto by = typename Numbers::Accumulator(divisor);
+            for (size_t i = 0; i < count; ++i) elements[i] = Numbers::round(Numbers::widen(elements[i]) / by);
             return ok();
         });
     }

@@ -28,6 +28,7 @@ def safetensors_of(path):
     header = json.loads(data[8 : 8 + length])
     types = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8}
     arrays = {}
+    header.pop("__metadata__", None)
     for name, facts in header.items():
         begin, end = facts["data_offsets"]
         flat = np.frombuffer(data[8 + length + begin : 8 + length + end], types[facts["dtype"]])
@@ -151,18 +152,29 @@ class Checkpoints(unittest.TestCase):
     def test_a_sharded_model_is_saved_and_loaded(self):
         def body(comm):
             units = {"layer": {"weight": self.weight, "bias": self.bias}}
-            with weft.train.Shard(comm, units, sharding="rows") as shard, Checkpoint(comm) as checkpoint:
+            with weft.train.Shard(comm, units, sharding=sharding) as shard, Checkpoint(comm) as checkpoint:
                 states = {name: shard.piece(name).values + 1 for name in shard.parameters}
                 boxes = {**shard.boxes(), **shard.boxes(states, prefix="adam/")}
-                checkpoint.save(self.path / "shard", boxes)
+                checkpoint.save(self.path / sharding, boxes)
                 del boxes
-                weight, bias = np.zeros(70, np.float32), np.zeros(5)
-                checkpoint.load(self.path / "shard", {"weight": weight, "adam/bias": bias})
-                np.testing.assert_array_equal(weight, self.weight.reshape(-1))
+                weight, bias = np.zeros((10, 7), np.float32), np.zeros(5)
+                checkpoint.load(self.path / sharding, {"weight": weight, "adam/bias": bias})
+                np.testing.assert_array_equal(weight, self.weight)
                 np.testing.assert_array_equal(bias, self.bias + 1)
+                checkpoint.export(self.path / sharding, self.path / f"{sharding}.safetensors", prefix="adam/")
+                # A checkpoint of arrays goes into the sharded model.
+                checkpoint.save(self.path / f"{sharding}-whole", {"weight": self.weight + 5, "bias": self.bias})
+                checkpoint.load(self.path / f"{sharding}-whole", shard.boxes())
+                with shard.gather("layer", backward=True) as whole:
+                    np.testing.assert_array_equal(whole["weight"], self.weight + 5)
+                    del whole
+                shard.finish()
                 comm.barrier()
 
-        on_ranks(2, body)
+        for sharding in ("rows", "flat"):
+            on_ranks(3, body)
+            exported = safetensors_of(self.path / f"{sharding}.safetensors")
+            np.testing.assert_array_equal(exported["weight"], self.weight + 1)
 
     def test_training_goes_on_with_another_number_of_ranks_as_if_it_had_not_stopped(self):
         results = {}
@@ -194,7 +206,7 @@ class Checkpoints(unittest.TestCase):
                             optimizer.set_gradient(name, None)
                         shard.zero_gradients()
                     checkpoint.save(self.path / saves, boxes, items={"steps": str(last).encode()})
-                    whole = {"weight": np.zeros(70, np.float32), "exp_avg_sq/bias": np.zeros(5, np.float32)}
+                    whole = {"weight": np.zeros((10, 7), np.float32), "exp_avg_sq/bias": np.zeros(5, np.float32)}
                     checkpoint.load(self.path / saves, whole)
                 results[saves] = whole
                 del moments, boxes
@@ -227,6 +239,67 @@ class Checkpoints(unittest.TestCase):
             self.assertEqual([type(error) for error in errors], [kind, kind], errors)
         self.assertEqual([error.id for error in errors_of_ranks(2, not_there)], ["train.checkpoint-incomplete"] * 2)
         self.assertFalse((self.path / "x" / "checkpoint.json").exists())
+
+    def test_an_argument_of_a_wrong_kind_on_one_rank_is_an_error_of_all(self):
+        self.save("kinds", 2)
+        path = self.path / "new"
+
+        class Wrong:
+            def __bool__(self):
+                raise ZeroDivisionError
+
+        replicas = [Replica(1) for _ in range(2)]
+        good = {"bias": self.bias}
+        calls = {
+            "folder": lambda own, comm, bad: own.save(7 if bad else path, good),
+            "tensors": lambda own, comm, bad: own.save(path, 7 if bad else good),
+            "name": lambda own, comm, bad: own.save(path, {7 if bad else "bias": self.bias}),
+            "items": lambda own, comm, bad: own.save(path, good, items=7 if bad else {}),
+            "item": lambda own, comm, bad: own.save(path, good, items={"step": 7 if bad else b"7"}),
+            "mode": lambda own, comm, bad: own.save(path, good, background=Wrong() if bad else False),
+            "load": lambda own, comm, bad: own.load(None if bad else self.path / "kinds", good),
+            "loaded": lambda own, comm, bad: own.load(self.path / "kinds", [7] if bad else good),
+            "export": lambda own, comm, bad: own.export(self.path / "kinds", 7 if bad else path),
+            "prefix": lambda own, comm, bad: own.export(self.path / "kinds", path, prefix=7 if bad else ""),
+            "version": lambda own, comm, bad: replicas[comm.rank].save(comm, "7" if bad else 7, good),
+            "negative": lambda own, comm, bad: replicas[comm.rank].save(comm, -1 if bad else 7, good),
+            "copies": lambda own, comm, bad: replicas[comm.rank].load(comm, 7 if bad else good),
+            "local": lambda own, comm, bad: weft.train.Local(comm, 7 if bad else {"x": np.zeros(3)}, period=2),
+            "ddp": lambda own, comm, bad: weft.train.Ddp(comm, 7 if bad else {"x": np.zeros(3)}),
+            "buffers": lambda own, comm, bad: weft.train.Ddp(comm, {"x": np.zeros(3)}, buffers=7 if bad else None),
+        }
+
+        def body(comm):
+            errors = []
+            with Checkpoint(comm) as checkpoint:
+                for call in calls.values():
+                    try:
+                        call(checkpoint, comm, comm.rank == 1)
+                        errors.append(None)
+                    except Exception as error:
+                        errors.append(error)
+                checkpoint.load(self.path / "kinds", {"bias": np.zeros(5)})  # it lives on
+                comm.barrier()
+            return errors
+
+        for name, other, own in zip(calls, *on_ranks(2, body)):
+            with self.subTest(name):
+                self.assertIsInstance(other, weft.Error)
+                self.assertIn("rank 1", str(other))
+                self.assertIsInstance(own, (TypeError, AttributeError, ZeroDivisionError, weft.Error))
+        self.assertFalse((path / "checkpoint.json").exists())
+
+    def test_the_contents_are_listed_without_a_communicator(self):
+        self.save("listed")
+        contents = weft.train.checkpoint_contents(self.path / "listed")
+        self.assertEqual(contents.ranks, 3)
+        tensors = {"bias": ((5,), "float64", 40), "flag": ((2,), "uint8", 2), "weight": ((10, 7), "float32", 280)}
+        self.assertEqual(contents.tensors, tensors)
+        self.assertEqual(contents.items, {"step": b"7"})
+        self.assertEqual(contents.own_items, {"random": {0: b"", 1: b"\1", 2: b"\2\2"}})
+        with self.assertRaises(weft.Error) as caught:
+            weft.train.checkpoint_contents(self.path)
+        self.assertEqual(caught.exception.id, "train.checkpoint-incomplete")
 
     def test_an_aborted_save_ends(self):
         def body(comm):

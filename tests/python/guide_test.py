@@ -21,6 +21,9 @@ class Guide(unittest.TestCase):
     def test_the_blocks_of_training_md_run_in_their_order(self):
         self.runs("training.md", 2)
 
+    def test_the_block_of_sharded_training_md_runs(self):
+        self.runs("sharded-training.md", 1)
+
     def test_the_block_of_training_checkpoints_md_runs(self):
         with tempfile.TemporaryDirectory() as folder:
             self.runs("training-checkpoints.md", 1, f"import os\nos.chdir({folder!r})")

@@ -30,6 +30,45 @@ class Local(unittest.TestCase):
         for size in (1, 2, 3):
             on_ranks(size, body)
 
+    def test_post_local_sgd_with_an_optimizer_over_a_ddp(self):
+        def body(comm):
+            weight = np.full(3, 5, np.float32)
+            wanted = [weight.copy() for _ in range(comm.size)]  # of all ranks
+            velocity = [np.zeros(3, np.float32) for _ in range(comm.size)]
+            with weft.train.Ddp(comm, {"weight": weight}) as ddp:
+                local = weft.train.Local(comm, {"weight": weight}, period=2, warmup=3)
+                optimizer = weft.train.Optimizer("sgd", {"weight": weight}, momentum=0.5, ddp=ddp, local=local)
+                for step in range(8):
+                    with ddp.iteration(accumulate=local.accumulates):
+                        ddp.gradient("weight")[:] = weight - comm.rank
+                        ddp.ready("weight")
+                    optimizer.step(0.25)
+                    local.step()
+                    gradients = [x - rank for rank, x in enumerate(wanted)]
+                    if step < 3:
+                        gradients = [sum(gradients) / comm.size] * comm.size
+                    for rank, gradient in enumerate(gradients):
+                        velocity[rank] = velocity[rank] * 0.5 + gradient
+                        wanted[rank] = wanted[rank] - 0.25 * velocity[rank]
+                    if step >= 3 and (step - 3) % 2 == 0:
+                        wanted = [sum(wanted) / comm.size] * comm.size
+                    np.testing.assert_allclose(weight, wanted[comm.rank], rtol=1e-5)
+                # A step of own gradients before the warm-up ends would not be post-local SGD.
+                local.load_state_dict({"steps": 0, "parameters": local.state_dict()["parameters"]})
+                with ddp.iteration(accumulate=True):
+                    ddp.gradient("weight")[:] = 1
+                    ddp.ready("weight")
+                with self.assertRaises(weft.Error) as caught:
+                    optimizer.step(0.25)
+                self.assertEqual(caught.exception.id, "train.step")
+                with self.assertRaises(weft.Error):
+                    weft.train.Optimizer("sgd", {"weight": weight}, local=local)
+                optimizer.close()
+                local.close()
+
+        for size in (1, 2, 3):
+            on_ranks(size, body)
+
     def test_diloco_goes_on_from_its_state(self):
         def train(comm, local, parameters, first, last):
             for step in range(first, last):

@@ -344,6 +344,33 @@ shard.close()
 
         on_ranks(2, body)
 
+    def test_an_optimizer_takes_the_first_gradients_of_16_bits_later(self):
+        def body(comm):
+            units = {"layer": {"weight": np.ones((5, 3), np.float32)}}
+            with weft.train.Shard(comm, units, parameter_type=np.float16, output_type=np.float16) as shard:
+                pieces = {"weight": shard.piece("weight").values}
+                optimizer = weft.train.Optimizer("sgd", pieces, shard=shard)
+                with self.assertRaises(weft.Error):
+                    optimizer.step(0.5)  # nothing is reduced yet
+                for _ in range(2):
+                    with shard.iteration():
+                        with shard.gather("layer", backward=True):
+                            shard.gradient("weight")[:] = 2 * comm.rank
+                        shard.reduce_scatter("layer")
+                    gradient = shard.piece("weight").gradient
+                    self.assertEqual(gradient.dtype, np.float16)
+                    optimizer.set_gradient("weight", gradient)
+                    optimizer.step(0.5)
+                    optimizer.set_gradient("weight", None)
+                    del gradient
+                    shard.zero_gradients()
+                np.testing.assert_array_equal(pieces["weight"], np.full(len(pieces["weight"]), 2 - comm.size, np.float32))
+                optimizer.close()
+                del pieces
+
+        for size in (1, 2, 3):
+            on_ranks(size, body)
+
     def test_arrays_keep_their_memory(self):
         def body(comm):
             shard = weft.train.Shard(comm, {"unit": {"x": np.full(15, 2, np.float32)}})

@@ -158,6 +158,28 @@ TEST_CASE("runs copy the common part of two boxes") {
     }
 }
 
+TEST_CASE("a range of elements is boxes one behind the other") {
+    std::mt19937 random(12);
+    for (int round = 0; round < 500; ++round) {
+        std::vector<size_t> shape(random() % 5);
+        for (size_t& length : shape) length = 1 + random() % 4;
+        const size_t all = volume_of(shape), begin = random() % (all + 1), count = random() % (all - begin + 1);
+        const auto boxes = boxes_of_range(shape, begin, count);
+        CHECK(boxes.size() <= std::max<size_t>(1, 2 * shape.size() - (shape.empty() ? 0 : 1)));
+        const Box whole{std::vector<size_t>(shape.size()), shape};
+        size_t next = begin;
+        for (const Box& part : boxes)
+            REQUIRE(for_each_run(part, whole, part, [&](size_t from, size_t, size_t run) {
+                REQUIRE(from == next);
+                next += run;
+                return ok();
+            }));
+        REQUIRE(next == begin + count);
+    }
+    CHECK(boxes_of_range({6, 4}, 8, 12) == std::vector<Box>{{{2, 0}, {3, 4}}});
+    CHECK(boxes_of_range({3, 0}, 0, 0).empty());
+}
+
 TEST_CASE("metadata is read as it was written, and wrong texts are refused") {
     Metadata metadata = rows(10, 3);
     metadata.save = "0123456789abcdef";

@@ -1,8 +1,11 @@
 // Checkpoints as a client uses them: saved by N ranks, loaded by M, with random boxes against whole arrays; items and
 // exports.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/amount.hpp"
@@ -87,6 +90,46 @@ TEST_CASE("items come back, each rank's and the common ones") {
     });
 }
 
+TEST_CASE("a checkpoint is listed without a communicator") {
+    std::mt19937 random(seed());
+    const Folder folder;
+    const std::string name = folder.path / "c";
+    const auto wholes = wholes_of_all_types(random);
+    Parts saved = cover(wholes, 2, random);
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        const std::string state(size_t(rank) * 100, char('a' + rank));
+        keeper.check(keeper.save(name, saved[size_t(rank)],
+                                 {item("step:1", "77", 2, false), item("random", state.data(), state.size(), true)}));
+    });
+    std::map<std::string, std::string> tensors, items, wanted;
+    const auto add = [&](const weftTrainStored_t& stored) {
+        const std::vector<size_t> shape(stored.shape, stored.shape + stored.dims);
+        if (stored.isItem)
+            items[fmt::format("{}/{}", stored.name, stored.rank)] = {static_cast<const char*>(stored.data),
+                                                                     stored.bytes};
+        else
+            tensors[stored.name] = fmt::format("{} {} {}", int(stored.datatype), fmt::join(shape, ","), stored.bytes);
+    };
+    const auto call = [](const weftTrainStored_t* stored, void* context) {
+        (*static_cast<decltype(add)*>(context))(*stored);
+    };
+    int ranks = 0;
+    REQUIRE(weftTrainCheckpointList(name.c_str(), call, const_cast<void*>(static_cast<const void*>(&add)), &ranks) ==
+            weftSuccess);
+    CHECK(ranks == 2);
+    for (const Whole& each : wholes)
+        wanted[each.name] = fmt::format("{} {} {}", int(each.type), fmt::join(each.shape, ","), each.bytes.size());
+    CHECK(tensors == wanted);
+    CHECK(items == std::map<std::string, std::string>{
+                       {"step:1/-1", "77"}, {"random/0", ""}, {"random/1", std::string(100, 'b')}});
+    CHECK(weftTrainCheckpointList(name.c_str(), nullptr, nullptr, nullptr) == weftInvalidArgument);
+    CHECK(weftTrainCheckpointList("", call, nullptr, nullptr) == weftInvalidArgument);
+    CHECK(weftTrainCheckpointList(folder.path.c_str(), call, nullptr, nullptr) == weftInvalidUsage);
+    std::filesystem::remove(name + "/rank-00001.safetensors");
+    CHECK(weftTrainCheckpointList(name.c_str(), call, const_cast<void*>(static_cast<const void*>(&add)), nullptr) ==
+          weftSystemError);
+}
+
 TEST_CASE("the data files and the export are safetensors files") {
     std::mt19937 random(seed());
     const Folder folder;
@@ -155,7 +198,9 @@ TEST_CASE("a sharded model and its optimizer go to other numbers of ranks and ot
     tensors[0].name = "weight";
     tensors[0].data = weight.data();
     tensors[0].count = weight.size();
-    tensors[0].rows = 7;
+    const size_t shape[] = {7, 5};
+    tensors[0].dims = 2;
+    tensors[0].shape = shape;
     tensors[1].name = "bias";
     tensors[1].data = bias.data();
     tensors[1].count = bias.size();
@@ -165,13 +210,16 @@ TEST_CASE("a sharded model and its optimizer go to other numbers of ranks and ot
     unit.parameterCount = 2;
     weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
     // The boxes of the values and of a state whose elements are 100 larger.
-    const auto boxes_of = [&](Keeper& keeper, weftTrainShard_t shard, std::vector<float>* states) {
+    const auto boxes_of = [&](Keeper& keeper, weftTrainShard_t shard, std::vector<float>* states, size_t* begins) {
         std::vector<weftTrainBox_t> boxes;
         for (int p = 0; p < 2; ++p) {
             weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
             keeper.check(weftTrainShardGetBox(shard, p, &box));
             boxes.push_back(box);
-            for (size_t i = 0; i < box.extents[0]; ++i) states[p].push_back(static_cast<float*>(box.data)[i] + 100);
+            weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+            keeper.check(weftTrainShardGetPiece(shard, p, &piece));
+            begins[p] = piece.begin;
+            for (size_t i = 0; i < piece.count; ++i) states[p].push_back(static_cast<float*>(box.data)[i] + 100);
             box.name = p == 0 ? "state/weight" : "state/bias";
             box.data = states[p].data();
             boxes.push_back(box);
@@ -188,7 +236,8 @@ TEST_CASE("a sharded model and its optimizer go to other numbers of ranks and ot
             weftTrainShard_t shard = nullptr;
             keeper.check(weftTrainShardCreate(&shard, comm, &unit, 1, &config));
             std::vector<float> states[2];
-            const auto boxes = boxes_of(keeper, shard, states);
+            size_t begins[2] = {};
+            const auto boxes = boxes_of(keeper, shard, states, begins);
             if (saves) {
                 keeper.check(weftTrainCheckpointSave(keeper.get(), name.c_str(), boxes.data(), boxes.size(), nullptr, 0,
                                                      weftTrainSaveBackground));
@@ -200,7 +249,7 @@ TEST_CASE("a sharded model and its optimizer go to other numbers of ranks and ot
                     void* whole = nullptr;
                     keeper.check(weftTrainShardGetParameter(shard, p, &whole));
                     if (memcmp(whole, values.data() + 35 * p, p == 0 ? 140 : 12) != 0) keeper.complain("other values");
-                    const size_t begin = boxes[size_t(2 * p)].offsets[0] + size_t(35 * p);
+                    const size_t begin = begins[p] + size_t(35 * p);
                     for (size_t i = 0; i < states[p].size(); ++i)
                         if (states[p][i] != values[begin + i] + 100) keeper.complain("another state");
                 }
@@ -215,4 +264,75 @@ TEST_CASE("a sharded model and its optimizer go to other numbers of ranks and ot
         });
         for (const std::string& wrong : all) CHECK(wrong == "");
     }
+    // Boxes with dimensions load it, and so does a model from boxes; the export has the shape.
+    std::mt19937 random(seed());
+    Whole whole{"weight", weftFloat32, {7, 5}, std::vector<std::byte>(140)};
+    memcpy(whole.bytes.data(), values.data(), 140);
+    Parts loaded = any_boxes({whole}, 2, random);
+    for (std::vector<Part>& own : loaded)
+        for (Part& each : own) each.whole = &whole;
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        keeper.check(keeper.load(name, loaded[size_t(rank)]));
+        keeper.check(weftTrainCheckpointExport(keeper.get(), name.c_str(), nullptr, (name + ".safetensors").c_str()));
+        for (const Part& each : loaded[size_t(rank)])
+            if (each.data != each.wanted()) keeper.complain("other values");
+    });
+    const std::string text = text_in(name + ".safetensors");
+    CHECK(text.find(R"("state/weight":{"dtype":"F32","shape":[7,5])") != std::string::npos);
+    CHECK(text.find(R"("bias":{"dtype":"F32","shape":[3])") != std::string::npos);
+}
+
+TEST_CASE("wrong shapes of parameters and ranges are refused") {
+    std::vector<float> values(6);
+    on_keepers(1, [&](Keeper& keeper, int) {
+        const size_t shape[] = {2, 3};
+        weftTrainBox_t box = WEFT_TRAIN_BOX_INITIALIZER;
+        box.name = "x";
+        box.data = values.data();
+        box.dims = 2;
+        box.shape = shape;
+        box.isRange = 1;
+        box.begin = 2;
+        box.count = 5;
+        const auto load = [&] { return weftTrainCheckpointLoad(keeper.get(), "/none", &box, 1); };
+        keeper.expect(load(), "argument.value");
+        box.begin = SIZE_MAX;
+        keeper.expect(load(), "argument.value");
+        box.begin = 0;
+        box.offsets = shape;
+        keeper.expect(load(), "argument.value");
+        box.offsets = nullptr;
+        box.isRange = 2;
+        keeper.expect(load(), "argument.value");
+    });
+    for (const std::string& wrong : on_threads(1, nullptr, [&](weftComm_t comm, int) {
+             Keeper keeper(comm);
+             const size_t shape[] = {2, 3}, other[] = {2, 2}, large[] = {size_t(1) << 40, size_t(1) << 40};
+             weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
+             tensor.name = "x";
+             tensor.data = values.data();
+             tensor.count = 6;
+             weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
+             unit.name = "layer";
+             unit.parameters = &tensor;
+             unit.parameterCount = 1;
+             const auto expect = [&](const char* id, int dims, const size_t* given, size_t rows) {
+                 tensor.dims = dims;
+                 tensor.shape = given;
+                 tensor.rows = rows;
+                 weftTrainShard_t shard = nullptr;
+                 keeper.expect(weftTrainShardCreate(&shard, comm, &unit, 1, nullptr), id);
+                 keeper.check(weftTrainShardDestroy(shard));
+             };
+             expect("none", 2, shape, 0);
+             expect("none", 2, shape, 2);
+             expect("argument.value", 2, shape, 3);
+             expect("argument.value", 2, other, 0);
+             expect("argument.value", 2, large, 0);
+             expect("argument.value", 9, shape, 0);
+             expect("argument.value", 0, nullptr, 0);
+             expect("argument.null", 2, nullptr, 0);
+             return keeper.wrong;
+         }))
+        CHECK(wrong == "");
 }

@@ -162,6 +162,10 @@ TEST_CASE("the owner of checkpoints is movable, and its calls are train.h's") {
         if (checkpoint.item("step") != std::vector<unsigned char>{'a', 'b', 'c'}) return "another item";
         checkpoint.load(second, {});
         if (checkpoint.item("rank", 1)[0] != 1) return "the item of a rank";
+        const std::vector<weft::train::StoredTensor> list = weft::train::list_checkpoint(first);
+        if (list.size() != 3 || list[1].name != "step" || list[1].data != std::vector<unsigned char>{'a', 'b', 'c'} ||
+            list[1].rank != -1 || list[2].is_item || list[2].bytes != 48)
+            return "another list";
         checkpoint.export_file(second, file, "");
         comm.barrier();
         try {

@@ -7,6 +7,7 @@
 #include "src/api/training/handle.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/base/datatype.hpp"
+#include "src/streams/host_stream.hpp"
 #include "src/train/memory_space.hpp"
 
 namespace weft::internal {
@@ -15,7 +16,6 @@ namespace {
 
 // The sizes in the first version; later versions only append fields.
 constexpr size_t first_item_size = offsetof(weftTrainItem_t, perRank) + sizeof(int);
-constexpr size_t elements_most = size_t(1) << 48;
 
 Status check_name(const char* name, const char* kind, size_t number) {
     if (!name || !*name) return fail(error::argument_null, "{} {} has no name: set its field name", kind, number);
@@ -41,7 +41,8 @@ Status check_place(const train::StoredBox& box, size_t number) {
     return ok();
 }
 
-Result<train::OwnBox> read_box(const weftTrainBox_t& box, size_t number, const train::DeviceFinder& device_of) {
+// All but the place within the tensor.
+Result<train::StoredBox> read_tensor(const weftTrainBox_t& box, size_t number) {
     WEFT_TRY(check_name(box.name, "box", number));
     if (train::is_item_name(box.name) || strcmp(box.name, "__metadata__") == 0)
         return fail(error::argument_value, "box {} has the name \"{}\", which is reserved", number, box.name);
@@ -54,33 +55,70 @@ Result<train::OwnBox> read_box(const weftTrainBox_t& box, size_t number, const t
     if (!box.shape && box.dims > 0)
         return fail(error::argument_null, "box {}, \"{}\", has {} dimensions, but its shape is NULL", number, box.name,
                     box.dims);
-    train::OwnBox read;
+    if (!is_switch(box.isRange))
+        return fail(error::argument_value, "box {}, \"{}\": isRange is {}; it must be 0 or 1", number, box.name,
+                    box.isRange);
+    if (box.isRange == 1 && (box.offsets || box.extents))
+        return fail(error::argument_value, "box {}, \"{}\", is a range: its offsets and extents must be NULL", number,
+                    box.name);
     const size_t dims = size_t(box.dims);
-    read.facts.tensor = box.name;
-    read.facts.type = box.datatype;
-    if (dims > 0) read.facts.shape.assign(box.shape, box.shape + dims);
-    read.facts.box = {std::vector<size_t>(dims), read.facts.shape};
-    if (box.offsets) read.facts.box.offsets.assign(box.offsets, box.offsets + dims);
-    if (box.extents) read.facts.box.extents.assign(box.extents, box.extents + dims);
-    WEFT_TRY(check_place(read.facts, number));
-    read.data = box.data;
-    if (read.facts.bytes() == 0) return read;
+    train::StoredBox read;
+    read.tensor = box.name;
+    read.type = box.datatype;
+    if (dims > 0) read.shape.assign(box.shape, box.shape + dims);
+    read.box = {std::vector<size_t>(dims), read.shape};
+    if (box.offsets) read.box.offsets.assign(box.offsets, box.offsets + dims);
+    if (box.extents) read.box.extents.assign(box.extents, box.extents + dims);
+    WEFT_TRY(check_place(read, number));
+    return read;
+}
+
+// The box's memory, or its copy in host memory.
+Result<void*> host_memory(const weftTrainBox_t& box, size_t number, size_t elements,
+                          const train::DeviceFinder& device_of, train::Staging& staging) {
+    if (elements == 0) return box.data;
     if (!box.data)
         return fail(error::argument_null, "box {}, \"{}\", has {} elements, but its data is NULL", number, box.name,
-                    read.facts.box.volume());
+                    elements);
     const auto device = device_of(box.data);
     if (!device) return device.status().copy();
-    if (*device >= 0)
-        return fail(error::argument_device,
-                    "box {}, \"{}\", lies on device {}: copy it to host memory for the checkpoint", number, box.name,
-                    *device);
-    return read;
+    if (*device < 0) return box.data;
+    if (is_host_stream(box.stream))
+        return fail(error::argument_stream, "box {}, \"{}\", lies on a device: its stream must be a CUDA stream",
+                    number, box.name);
+    return staging.add(box.data, elements * size_of(box.datatype), *device, box.stream);
+}
+
+Status read_box(const weftTrainBox_t& box, size_t number, const train::DeviceFinder& device_of, train::Staging& staging,
+                std::vector<train::OwnBox>& read) {
+    auto tensor = read_tensor(box, number);
+    if (!tensor) return tensor.take_status();
+    const size_t whole = tensor->box.volume();
+    if (box.isRange == 0) {
+        const auto memory = host_memory(box, number, whole, device_of, staging);
+        if (!memory) return memory.status().copy();
+        read.push_back({std::move(*tensor), *memory});
+        return ok();
+    }
+    if (box.count > whole || box.begin > whole - box.count)
+        return fail(error::argument_value, "box {}, of \"{}\", has {} elements from {} on, but the tensor has {}",
+                    number, box.name, box.count, box.begin, whole);
+    const auto memory = host_memory(box, number, box.count, device_of, staging);
+    if (!memory) return memory.status().copy();
+    auto* data = static_cast<std::byte*>(*memory);
+    for (train::Box& part : train::boxes_of_range(tensor->shape, box.begin, box.count)) {
+        tensor->box = std::move(part);
+        read.push_back({*tensor, data});
+        data += tensor->bytes();
+    }
+    if (whole == 0) read.push_back({std::move(*tensor), box.data});  // the tensor is stored, too
+    return ok();
 }
 
 }  // namespace
 
 Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, int own_device,
-                  std::vector<train::OwnBox>& read) {
+                  train::Staging& staging, std::vector<train::OwnBox>& read) {
     if (!boxes && count > 0)
         return fail(error::argument_null, "{}: boxes is NULL, but boxCount is {}", function, count);
     const train::DeviceFinder device_of = train::device_finder(own_device);
@@ -88,11 +126,9 @@ Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t coun
         const auto entry = read_struct(boxes, i, WEFT_TRAIN_BOX_INITIALIZER, first_box_size, fmt::format("box {}", i),
                                        "WEFT_TRAIN_BOX_INITIALIZER");
         if (!entry) return entry.status().copy();
-        auto box = read_box(*entry, i, device_of);
-        if (!box) return box.take_status();
-        read.push_back(std::move(*box));
+        WEFT_TRY(read_box(*entry, i, device_of, staging, read));
     }
-    return ok();
+    return staging.finish();
 }
 
 Status read_items(const char* function, const weftTrainItem_t* items, size_t count, int rank,

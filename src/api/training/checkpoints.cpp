@@ -7,6 +7,7 @@
 #include "src/api/training/handle.hpp"
 #include "src/comm/facts.hpp"
 #include "src/train/checkpoint/checkpoint.hpp"
+#include "src/train/checkpoint/verdict.hpp"
 #include "weft/train.h"
 
 using namespace weft::internal;
@@ -47,17 +48,18 @@ weftResult_t weftTrainCheckpointSave(weftTrainCheckpoint_t checkpoint, const cha
                                      size_t boxCount, const weftTrainItem_t* items, size_t itemCount,
                                      weftTrainSave_t mode) {
     return guarded_training("weftTrainCheckpointSave", checkpoint, [&](train::Checkpoint& own) -> Status {
+        train::Staging staging(true);
         std::vector<train::OwnBox> read;
         const auto read_all = [&]() -> Status {
             WEFT_TRY(check_path("weftTrainCheckpointSave", folder, "folder"));
             if (mode != weftTrainSaveBlocking && mode != weftTrainSaveBackground)
                 return fail(error::argument_value, "weftTrainCheckpointSave: mode is {}; it must be a weftTrainSave_t",
                             int(mode));
-            WEFT_TRY(read_boxes("weftTrainCheckpointSave", boxes, boxCount, own.device(), read));
+            WEFT_TRY(read_boxes("weftTrainCheckpointSave", boxes, boxCount, own.device(), staging, read));
             return read_items("weftTrainCheckpointSave", items, itemCount, own.rank(), read);
         };
         // The other ranks wait for this one: they get its failure.
-        Status status = read_all();
+        Status status = train::attempt(read_all);
         return own.save(std::move(status), folder ? folder : "", std::move(read), mode == weftTrainSaveBackground);
     });
 }
@@ -77,10 +79,13 @@ weftResult_t weftTrainCheckpointWait(weftTrainCheckpoint_t checkpoint) {
 weftResult_t weftTrainCheckpointLoad(weftTrainCheckpoint_t checkpoint, const char* folder, const weftTrainBox_t* boxes,
                                      size_t boxCount) {
     return guarded_training("weftTrainCheckpointLoad", checkpoint, [&](train::Checkpoint& own) -> Status {
+        train::Staging staging(false);
         std::vector<train::OwnBox> read;
         Status status = check_path("weftTrainCheckpointLoad", folder, "folder");
-        if (status) status = read_boxes("weftTrainCheckpointLoad", boxes, boxCount, own.device(), read);
-        return own.load(std::move(status), folder ? folder : "", read);
+        if (status)
+            status = train::attempt(
+                [&] { return read_boxes("weftTrainCheckpointLoad", boxes, boxCount, own.device(), staging, read); });
+        return own.load(std::move(status), folder ? folder : "", read, [&] { return staging.write_back(); });
     });
 }
 

@@ -7,6 +7,7 @@
 #include "src/api/training/handle.hpp"
 #include "src/comm/facts.hpp"
 #include "src/train/checkpoint/replica.hpp"
+#include "src/train/checkpoint/verdict.hpp"
 #include "src/train/peers.hpp"
 #include "weft/train.h"
 
@@ -65,7 +66,9 @@ weftResult_t weftTrainReplicaSave(weftTrainReplica_t replica, weftComm_t comm, u
         const auto call = peers_of(comm);
         if (!call) return call.status().copy();
         std::vector<train::OwnBox> read;
-        Status status = read_boxes("weftTrainReplicaSave", boxes, boxCount, call->device, read);
+        train::Staging staging(true);
+        Status status = train::attempt(
+            [&] { return read_boxes("weftTrainReplicaSave", boxes, boxCount, call->device, staging, read); });
         if (status) status = read_items("weftTrainReplicaSave", items, itemCount, call->peers->rank(), read);
         return own.save(*call->peers, std::move(status), version, read);
     });
@@ -77,8 +80,10 @@ weftResult_t weftTrainReplicaLoad(weftTrainReplica_t replica, weftComm_t comm, c
         const auto call = peers_of(comm);
         if (!call) return call.status().copy();
         std::vector<train::OwnBox> read;
-        Status status = read_boxes("weftTrainReplicaLoad", boxes, boxCount, call->device, read);
-        auto loaded = own.load(*call->peers, std::move(status), read);
+        train::Staging staging(false);
+        Status status = train::attempt(
+            [&] { return read_boxes("weftTrainReplicaLoad", boxes, boxCount, call->device, staging, read); });
+        auto loaded = own.load(*call->peers, std::move(status), read, [&] { return staging.write_back(); });
         if (!loaded) return loaded.take_status();
         if (version) *version = *loaded;
         return ok();

@@ -25,7 +25,9 @@ struct weftTrainShard : TrainingHandle<weftTrainShard, train::Sharded> {
     struct Place {
         std::string name;
         weftDataType_t type;
-        size_t shape, offset, extent;  // elements
+        std::vector<size_t> shape, offsets, extents;
+        bool is_range;
+        size_t begin, count;  // elements
     };
     std::vector<Place> places;  // constant
 };
@@ -51,6 +53,28 @@ Status check_shard_stream(const char* function, const train::Sharded& sharded, w
     return fail(error::argument_stream, "{}: stream must be NULL, because the object lies in host memory", function);
 }
 
+// The elements are one dimension if the caller states no shape.
+Result<std::vector<size_t>> read_shape(const weftTrainTensor_t& tensor, size_t number) {
+    if (tensor.dims == -1) return std::vector<size_t>{tensor.count};
+    if (tensor.dims < 0 || tensor.dims > WEFT_TRAIN_DIMS_MAX)
+        return fail(error::argument_value, "parameter {}, \"{}\", has {} dimensions; it must be -1 to {}", number,
+                    tensor.name, tensor.dims, WEFT_TRAIN_DIMS_MAX);
+    if (!tensor.shape && tensor.dims > 0)
+        return fail(error::argument_null, "parameter {}, \"{}\", has {} dimensions, but its shape is NULL", number,
+                    tensor.name, tensor.dims);
+    std::vector<size_t> shape;
+    if (tensor.dims > 0) shape.assign(tensor.shape, tensor.shape + tensor.dims);
+    size_t elements = 1;
+    for (const size_t length : shape) {
+        const bool fits = length == 0 || elements <= elements_most / length;
+        elements = fits ? elements * length : SIZE_MAX;
+        if (!fits) break;
+    }
+    if (elements == tensor.count) return shape;
+    return fail(error::argument_value, "parameter {}, \"{}\", has {} elements, which its shape does not hold", number,
+                tensor.name, tensor.count);
+}
+
 Status read_parameter(const weftTrainTensor_t& tensor, size_t number, bool has_values, std::set<std::string>& names,
                       std::vector<train::UnitParameter>& read) {
     WEFT_TRY(check_tensor(tensor, "parameter", number, true, names));
@@ -61,7 +85,13 @@ Status read_parameter(const weftTrainTensor_t& tensor, size_t number, bool has_v
     if (has_values && !tensor.data && tensor.count > 0)
         return fail(error::argument_null, "parameter {}, \"{}\", has {} elements, but its data is NULL on rank 0",
                     number, tensor.name, tensor.count);
-    read.push_back({tensor.name, tensor.data, {tensor.datatype, tensor.count, tensor.rows}});
+    auto shape = read_shape(tensor, number);
+    if (!shape) return shape.take_status();
+    const size_t rows = tensor.rows == 0 && tensor.dims > 0 ? shape->front() : tensor.rows;
+    if (tensor.dims > 0 && rows != shape->front())
+        return fail(error::argument_value, "parameter {}, \"{}\", has {} rows, but its shape begins with {}", number,
+                    tensor.name, rows, shape->front());
+    read.push_back({tensor.name, tensor.data, {tensor.datatype, tensor.count, rows}, std::move(*shape)});
     return ok();
 }
 
@@ -142,12 +172,24 @@ Status read_shard_config(const weftTrainShardConfig_t* given, train::ShardingPla
     return ok();
 }
 
+weftTrainShard::Place place_of(const train::UnitParameter& parameter, const train::ParameterShard& part) {
+    const std::vector<size_t>& shape = parameter.shape;
+    weftTrainShard::Place place = {
+        parameter.name, parameter.facts.type, shape,     std::vector<size_t>(shape.size()), shape,
+        true,           part.begin,           part.count};
+    if (shape.empty() || shape[0] == 0 || parameter.facts.count == 0) return place;
+    const size_t row = parameter.facts.count / shape[0];
+    place.is_range = part.begin % row != 0 || part.count % row != 0;
+    place.offsets[0] = part.begin / row;
+    place.extents[0] = part.count / row;
+    return place;
+}
+
 std::vector<weftTrainShard::Place> places_of(const train::ShardingPlan& plan, const train::Sharded& sharded) {
     std::vector<weftTrainShard::Place> places;
     for (const train::UnitPlan& unit : plan.units)
         for (const train::UnitParameter& parameter : unit.parameters) {
-            const train::ParameterShard part = sharded.shard(int(places.size()));
-            places.push_back({parameter.name, parameter.facts.type, parameter.facts.count, part.begin, part.count});
+            places.push_back(place_of(parameter, sharded.shard(int(places.size()))));
         }
     return places;
 }
@@ -282,9 +324,20 @@ weftResult_t weftTrainShardGetBox(weftTrainShard_t shard, int parameter, weftTra
     return guarded_training("weftTrainShardGetBox", shard, [&](train::Sharded& own) -> Status {
         WEFT_TRY(check_parameter("weftTrainShardGetBox", own, parameter));
         const weftTrainShard::Place& place = shard->places[size_t(parameter)];
-        const weftTrainBox_t made = {
-            sizeof made,   place.name.c_str(), own.shard(parameter).values, place.type, 1, &place.shape,
-            &place.offset, &place.extent};
+        weftTrainBox_t made = WEFT_TRAIN_BOX_INITIALIZER;
+        made.name = place.name.c_str();
+        made.data = own.shard(parameter).values;
+        made.datatype = place.type;
+        made.dims = int(place.shape.size());
+        made.shape = place.shape.data();
+        made.isRange = place.is_range ? 1 : 0;
+        if (place.is_range) {
+            made.begin = place.begin;
+            made.count = place.count;
+        } else {
+            made.offsets = place.offsets.data();
+            made.extents = place.extents.data();
+        }
         return write_struct("weftTrainShardGetBox", "box", made, first_box_size, "WEFT_TRAIN_BOX_INITIALIZER", box);
     });
 }

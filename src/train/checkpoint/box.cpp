@@ -13,7 +13,42 @@ size_t element_of(const Box& box, const std::vector<size_t>& place) {
     return element;
 }
 
+// Appends the boxes of a range within `prefix`, whose first `d` dimensions have one place each.
+void add_range(const std::vector<size_t>& shape, const Box& prefix, size_t d, size_t begin, size_t count,
+               std::vector<Box>& boxes) {
+    if (count == 0) return;
+    if (d == shape.size()) {
+        boxes.push_back(prefix);
+        return;
+    }
+    const size_t row = volume_of({shape.begin() + long(d) + 1, shape.end()});
+    const auto add_part = [&](size_t elements) {  // of one row
+        Box part = prefix;
+        part.offsets[d] = begin / row;
+        part.extents[d] = 1;
+        add_range(shape, part, d + 1, begin % row, elements, boxes);
+        begin += elements;
+        count -= elements;
+    };
+    if (begin % row != 0) add_part(std::min(count, row - begin % row));
+    if (count >= row) {
+        Box rows = prefix;
+        rows.offsets[d] = begin / row;
+        rows.extents[d] = count / row;
+        boxes.push_back(std::move(rows));
+        begin += count / row * row;
+        count %= row;
+    }
+    if (count > 0) add_part(count);
+}
+
 }  // namespace
+
+std::vector<Box> boxes_of_range(const std::vector<size_t>& shape, size_t begin, size_t count) {
+    std::vector<Box> boxes;
+    add_range(shape, {std::vector<size_t>(shape.size()), shape}, 0, begin, count, boxes);
+    return boxes;
+}
 
 size_t volume_of(const std::vector<size_t>& extents) {
     size_t volume = 1;

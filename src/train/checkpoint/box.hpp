@@ -20,6 +20,9 @@ struct Box {
 size_t volume_of(const std::vector<size_t>& extents);
 // As "[3:6, 0:4]".
 std::string text_of(const Box& box);
+// Elements begin to begin + count of a tensor, the last dimension fastest, as boxes one behind the other: at most one
+// less than two for each dimension. No elements: no box.
+std::vector<Box> boxes_of_range(const std::vector<size_t>& shape, size_t begin, size_t count);
 // Has no elements if the boxes do not meet.
 Box intersection(const Box& left, const Box& right);
 

@@ -191,7 +191,8 @@ Result<OpenedCheckpoint> Checkpoint::open(Status own, const std::string& given) 
     return opened;
 }
 
-Status Checkpoint::load(Status own, const std::string& folder, const std::vector<OwnBox>& boxes) {
+Status Checkpoint::load(Status own, const std::string& folder, const std::vector<OwnBox>& boxes,
+                        const std::function<Status()>& arrive) {
     Status earlier = wait();
     if (own) own = std::move(earlier);
     return together([&]() -> Status {
@@ -211,7 +212,7 @@ Status Checkpoint::load(Status own, const std::string& folder, const std::vector
         Status own_reads = attempt([&]() -> Status {
             for (size_t i = 0; i < boxes.size(); ++i)
                 for (const Read& each : plans[i]) WEFT_TRY(reader.read(each, boxes[i].facts.box, boxes[i].data));
-            return ok();
+            return arrive();
         });
         WEFT_TRY(common_verdict(*peers_, std::move(own_reads)));
         loaded_ = std::move(*opened);

@@ -33,7 +33,9 @@ class Checkpoint {
     bool done();
     // Returns the failure of the newest save in the background, once.
     Status wait();
-    Status load(Status own, const std::string& folder, const std::vector<OwnBox>& boxes);
+    // `arrive` is called once the boxes have their elements.
+    Status load(Status own, const std::string& folder, const std::vector<OwnBox>& boxes,
+                const std::function<Status()>& arrive);
     // Of the checkpoint that was loaded last.
     int stored_ranks() const { return int(loaded_.metadata.file_bytes.size()); }
     Result<size_t> item_bytes(const std::string& name) const;

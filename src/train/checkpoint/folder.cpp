@@ -96,4 +96,13 @@ Result<std::string> read_metadata(const std::string& folder) {
     return read_file(name, bytes_most);
 }
 
+Result<OpenedCheckpoint> open_alone(const std::string& folder) {
+    OpenedCheckpoint opened;
+    opened.folder = absolute(folder);
+    const auto text = read_metadata(opened.folder);
+    if (!text) return text.status().copy();
+    WEFT_TRY(opened.read(*text));
+    return opened;
+}
+
 }  // namespace weft::internal::train

@@ -16,5 +16,7 @@ Status prepare_folder(const std::string& folder);
 Status write_metadata(const std::string& folder, const std::string& save, const std::vector<std::string>& parts);
 // The text of the metadata.
 Result<std::string> read_metadata(const std::string& folder);
+// A complete checkpoint, by this process alone. Its data files are not checked.
+Result<OpenedCheckpoint> open_alone(const std::string& folder);
 
 }  // namespace weft::internal::train

@@ -1,6 +1,7 @@
 #include "src/train/checkpoint/metadata.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -82,6 +83,17 @@ std::string item_name(const std::string& name, int rank) {
     return rank < 0 ? fmt::format("{}all:{}", item_prefix, name) : fmt::format("{}{}:{}", item_prefix, rank, name);
 }
 bool is_item_name(const std::string& name) { return name.starts_with(item_prefix); }
+
+std::optional<ItemFacts> item_of(const std::string& stored) {
+    if (!is_item_name(stored)) return {};
+    const size_t begin = std::string(item_prefix).size(), end = stored.find(':', begin);
+    if (end == std::string::npos) return {};
+    const std::string owner = stored.substr(begin, end - begin);
+    ItemFacts facts{stored.substr(end + 1), -1};
+    if (owner != "all") std::from_chars(owner.data(), owner.data() + owner.size(), facts.rank);
+    if (item_name(facts.name, facts.rank) != stored) return {};
+    return facts;
+}
 
 bool is_text(const std::string& name) {
     try {

@@ -1,6 +1,7 @@
 // metadata.hpp: the contents of a checkpoint: boxes of tensors with their places and checksums, and its texts.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,12 @@ std::string data_file_name(int rank);
 // An item, such as the step, is stored as a tensor of bytes with a reserved name. rank -1: the item of all ranks.
 std::string item_name(const std::string& name, int rank);
 bool is_item_name(const std::string& name);
+// The name and the rank of an item, of a reserved name. No value: it is no name that item_name() makes.
+struct ItemFacts {
+    std::string name;
+    int rank = -1;
+};
+std::optional<ItemFacts> item_of(const std::string& stored);
 // Whether JSON can hold it: UTF-8.
 bool is_text(const std::string& name);
 // With a checksum of the whole text.

@@ -228,7 +228,8 @@ std::vector<const StateCopy*> Replica::sources(const Peers& peers, const std::ve
     return found;
 }
 
-Result<uint64_t> Replica::load(const Peers& peers, Status own, const std::vector<OwnBox>& wanted) {
+Result<uint64_t> Replica::load(const Peers& peers, Status own, const std::vector<OwnBox>& wanted,
+                               const std::function<Status()>& arrive) {
     WEFT_TRY(common_verdict(peers, std::move(own)));
     auto held = all_held(peers, held_);
     if (!held) return held.take_status();
@@ -236,6 +237,7 @@ Result<uint64_t> Replica::load(const Peers& peers, Status own, const std::vector
     if (!chosen) return chosen.status().copy();
     const uint64_t version = chosen->front().version;
     WEFT_TRY(deliver(peers, sources(peers, *chosen), wanted));
+    WEFT_TRY(common_verdict(peers, arrive()));
     std::erase_if(held_, [&](const StateCopy& copy) { return copy.facts.version > version; });
     return version;
 }

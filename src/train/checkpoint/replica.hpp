@@ -2,6 +2,7 @@
 // docs/design/training.md explains the protocol.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -30,7 +31,9 @@ class Replica {
 
     Status save(const Peers& peers, Status own, uint64_t version, const std::vector<OwnBox>& boxes);
     // The version that was loaded: the newest one that all ranks had saved.
-    Result<uint64_t> load(const Peers& peers, Status own, const std::vector<OwnBox>& wanted);
+    // `arrive` is called once the boxes have their elements.
+    Result<uint64_t> load(const Peers& peers, Status own, const std::vector<OwnBox>& wanted,
+                          const std::function<Status()>& arrive);
     // Of the version that was loaded last: the common items, and those of this rank's number. Null: there is none.
     const std::vector<std::byte>* item(const std::string& name, bool of_rank) const;
     // For the handle: there is nothing to wait for, and the communicator is the caller's.

@@ -34,8 +34,9 @@ Status check_boxes(const std::string& folder, const TensorIndex::Boxes& boxes) {
         places.push_back(&each->box);
         stored += each->box.volume();
     }
-    if (is_item_name(first.tensor) && (boxes.size() > 1 || first.shape.size() != 1 || first.type != weftUint8))
-        return damaged_box(folder, *boxes.back(), "is not the only one, or no bytes: an item is one box of bytes");
+    if (is_item_name(first.tensor) &&
+        (boxes.size() > 1 || first.shape.size() != 1 || first.type != weftUint8 || !item_of(first.tensor)))
+        return damaged_box(folder, *boxes.back(), "is no item: an item is one box of bytes");
     if (const auto found = overlap_in(places); found.second)
         for (const StoredBox* each : boxes)
             if (&each->box == found.second)

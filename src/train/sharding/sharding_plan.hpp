@@ -14,6 +14,7 @@ struct UnitParameter {
     std::string name;
     const void* data = nullptr;  // the first values, which count on rank 0 only
     TensorFacts facts;
+    std::vector<size_t> shape = {};  // for boxes of it; its product is facts.count
 };
 
 struct UnitPlan {

@@ -177,7 +177,7 @@ Status UnitReduction::divide_after(const Unit& unit, std::byte* shard) {
         std::byte* const memory = shard + segment.shard_offsets[size_t(rank)];
         const size_t count = segment.counts[size_t(rank)];
         if (!groups_->has_self()) {
-            WEFT_TRY(space_->scale(memory, count, segment.type, 1 / after));
+            WEFT_TRY(space_->divide(memory, count, segment.type, after));
             continue;
         }
         auto scaling = groups_->self().average(segment.type, after);
