@@ -47,10 +47,12 @@ class DeviceSpace : public MemorySpace {
     weftStream_t stream() const override { return stream_.handle(); }
     Status copy(void* to, const void* from, size_t bytes) override {
         if (bytes == 0) return ok();
+        const cuda::ContextScope scope(context_);  // the caller's thread may have none
         return cuda::copy_async(context_.driver(), address_of(to), address_of(from), bytes, stream_.handle());
     }
     Status zero(void* memory, size_t bytes) override {
         if (bytes == 0) return ok();
+        const cuda::ContextScope scope(context_);
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, stream_.handle());
     }
     Status check(const char* function, weftStream_t callers) const override {
