@@ -1015,8 +1015,11 @@ WEFT_API weftResult_t weftTrainStragglersAbort(weftTrainStragglers_t stragglers)
 /* Counts a step of `stragglers`. All ranks call it after each training step. If a report is due, it is
  * weftTrainStragglersReport, otherwise it is local. The first report is due after 10 steps, unless config.intervalSteps
  * says otherwise.
+ *
  * seconds   the time of this rank's own work in the step, without waits for other ranks; 0: it had none
+ *
  * reported  receives whether there was a report, 1 or 0; NULL is accepted
+ *
  * Errors: weftInvalidArgument (seconds is negative or not finite: the step counts without a time), weftRemoteError,
  * weftTimeout.
  * Thread-bound. */
@@ -1030,9 +1033,12 @@ WEFT_API weftResult_t weftTrainStragglersReport(weftTrainStragglers_t stragglers
 
 /* Reads the scores of the last report of `stragglers`: the reference time divided by the rank's median. Local: no
  * communication.
+ *
  * scores  host memory that receives a score for each rank; 1: as fast as the reference; 0.5: twice the time; NaN: the
  *         rank had no time
+ *
  * count   elements of scores: the number of ranks
+ *
  * Errors: weftInvalidArgument, weftInvalidUsage (there was no report yet).
  * Thread-bound.
  * Source: the straggler detection of NVIDIA Resiliency Extension. */
