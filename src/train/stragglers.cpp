@@ -102,9 +102,9 @@ void Stragglers::name_stragglers() const {
     for (size_t rank = 0; rank < times_.size(); ++rank)
         if (fastest[rank] < settings_.threshold || own[rank] < settings_.threshold)
             WEFT_LOG_RANK(peers_->rank(), warn, coll,
-                          "rank {} on host {} is a straggler: its steps take {:.3g} ms; score {:.2f} against the "
+                          "rank {} on host {} is a straggler: its steps take {:.4g} s; score {:.2f} against the "
                           "fastest rank, {:.2f} against its own best; the threshold is {}",
-                          rank, hosts_[rank], times_[rank].median * 1e3, fastest[rank], own[rank], settings_.threshold);
+                          rank, hosts_[rank], times_[rank].median, fastest[rank], own[rank], settings_.threshold);
 }
 
 }  // namespace weft::internal::train
