@@ -19,9 +19,12 @@ thread_local size_t refused_bytes = SIZE_MAX;
 
 }  // namespace
 
-// Not inlined: compilers would object to free().
+// Not inlined: compilers would object to free(). Both forms: ASan has others, whose memory free() does not take.
+__attribute__((noinline)) void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+    return bytes < refused_bytes ? malloc(bytes > 0 ? bytes : 1) : nullptr;
+}
 __attribute__((noinline)) void* operator new(size_t bytes) {
-    void* const memory = bytes < refused_bytes ? malloc(bytes > 0 ? bytes : 1) : nullptr;
+    void* const memory = operator new(bytes, std::nothrow);
     if (!memory) throw std::bad_alloc();
     return memory;
 }
