@@ -19,17 +19,16 @@ thread_local size_t refused_bytes = SIZE_MAX;
 
 }  // namespace
 
-// Not inlined: compilers would object to free(). Both forms: ASan has others, whose memory free() does not take.
-__attribute__((noinline)) void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-    return bytes < refused_bytes ? malloc(bytes > 0 ? bytes : 1) : nullptr;
-}
+#if !WEFT_TEST_ASAN && !WEFT_TEST_TSAN  // they have operators of their own
+// Not inlined: compilers would object to free().
 __attribute__((noinline)) void* operator new(size_t bytes) {
-    void* const memory = operator new(bytes, std::nothrow);
+    void* const memory = bytes < refused_bytes ? malloc(bytes > 0 ? bytes : 1) : nullptr;
     if (!memory) throw std::bad_alloc();
     return memory;
 }
 __attribute__((noinline)) void operator delete(void* memory) noexcept { free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { free(memory); }
+#endif
 
 namespace {
 
@@ -248,6 +247,7 @@ TEST_CASE("after a failed save the version before it is loaded") {
 }
 
 TEST_CASE("a rank without memory for a load is an error on all ranks, and a later load succeeds") {
+    if (sanitized) return;  // no allocation fails
     std::mt19937 random(seed());
     // Each rank needs what another one holds.
     const std::vector<Whole> wholes = {random_whole("large", weftFloat32, {4, 20'000}, random)};
