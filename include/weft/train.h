@@ -1138,13 +1138,22 @@ WEFT_API weftResult_t weftTrainOptimizerGetStateCount(weftTrainOptimizer_t optim
 WEFT_API weftResult_t weftTrainOptimizerGetState(weftTrainOptimizer_t optimizer, int part, int state, const char** name,
                                                  float** values);
 
-/* Writes to `trust` the mean ratio of the part number `part` of `optimizer`, and to `factor` that of its newest compressed
- * step, or 0. A checkpoint of OneBitLamb needs them, besides the arrays.
+/* Writes the ratios of a part of OneBitLamb. A checkpoint needs them, besides the arrays.
+ *
+ * optimizer, part  the object, the number of the part
+ *
+ * trust            the mean ratio of the part
+ *
+ * factor           the factor of its newest compressed step, or 0
+ *
  * Errors: weftInvalidArgument (no such part, another algorithm).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerGetTrust(weftTrainOptimizer_t optimizer, int part, double* trust,
                                                  double* factor);
-/* Restores them, after the moments were restored.
+/* Restores the ratios of a part of OneBitLamb, after its moments were restored.
+ *
+ * optimizer, part, trust, factor  as in weftTrainOptimizerGetTrust
+ *
  * Errors and threads: as above. */
 WEFT_API weftResult_t weftTrainOptimizerSetTrust(weftTrainOptimizer_t optimizer, int part, double trust, double factor);
 /* Copies one array of moments, or of offloaded values, for checkpoints: also one that lies in a file. Does not
