@@ -2,10 +2,14 @@
 #include "src/registry.hpp"
 
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
 #include "algorithms/algorithms.hpp"
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
+#include "transports/plugin/plugin.hpp"
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
 
@@ -45,9 +49,21 @@ const Algorithm* find_algorithm(std::string_view name, Collective collective) {
 }
 
 std::span<const Transport* const> transports() {
-    static const Transport* const table[] = {&shm_transport(), &tcp_transport()};
-    return table;
+    struct Table {
+        std::once_flag once;
+        std::vector<const Transport*> rows;
+    };
+    static PerProcess<Table> tables;  // a child after fork prepares its plugins again
+    Table& table = tables.get();
+    std::call_once(table.once, [&] {
+        table.rows.push_back(&shm_transport());
+        for (const auto& transport : plugin::plugins_of_process().transports) table.rows.push_back(transport.get());
+        table.rows.push_back(&tcp_transport());
+    });
+    return table.rows;
 }
+
+Status plugin_trouble() { return plugin::plugins_of_process().trouble.copy(); }
 
 static constexpr int networks_most = 4, mark_bits = 16;
 

@@ -138,8 +138,7 @@ TEST_CASE("posted messages, filled slots and sends share one order and one count
     }
 }
 
-TEST_CASE("a message goes into the memory offered for it, or into a slot, and nothing else is written",
-          "[transport]") {
+TEST_CASE("a message goes into the memory offered for it, or into a slot, and nothing else is written", "[transport]") {
     const Transport& transport = each_transport();
     INFO(transport.name << ", seed " << seed());
     std::mt19937 random(seed());
