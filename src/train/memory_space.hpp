@@ -38,7 +38,7 @@ class MemorySpace {
     virtual Status prepare_arithmetic() = 0;
     // to[i] += from[i], rounded to the type.
     virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
-    // memory[i] /= divisor, rounded once. On the host: elsewhere a communicator of one rank multiplies.
+    // memory[i] /= divisor, rounded once.
     virtual Status divide(void* memory, size_t count, weftDataType_t type, double divisor) = 0;
     // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
     virtual Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,

@@ -243,6 +243,69 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
     }
 }
 
+// The bytes of this rank's reduced gradients of float16 and float64, after one iteration.
+static std::string reduced_gradients(const Ranks& ranks, int rank, bool on_device) {
+    const Current current(ranks.placing[size_t(rank)]);
+    const Stream& stream = *ranks.streams[size_t(rank)];
+    const auto copy = [&](void* to, const void* from, size_t bytes) {
+        if (on_device)
+            demand(cuMemcpy(CUdeviceptr(to), CUdeviceptr(from), bytes));
+        else
+            memcpy(to, from, bytes);
+    };
+    constexpr size_t count = 999;
+    constexpr weftDataType_t types[] = {weftFloat16, weftFloat64};
+    const std::vector<double> values(count);
+    weftTrainTensor_t tensors[] = {WEFT_TRAIN_TENSOR_INITIALIZER, WEFT_TRAIN_TENSOR_INITIALIZER};
+    for (int p = 0; p < 2; ++p) {
+        tensors[p].name = p == 0 ? "half" : "double";
+        tensors[p].data = const_cast<double*>(values.data());
+        tensors[p].count = count;
+        tensors[p].datatype = types[p];
+    }
+    weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
+    unit.name = "unit";
+    unit.parameters = tensors;
+    unit.parameterCount = 2;
+    weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    config.onDevice = on_device ? 1 : 0;
+    weftTrainShard_t shard = nullptr;
+    demand(weftTrainShardCreate(&shard, ranks.comms[size_t(rank)], &unit, 1, &config));
+    const weftStream_t own = on_device ? stream.weft() : nullptr;
+    demand(weftTrainShardGather(shard, 0, own));
+    for (int p = 0; p < 2; ++p) {
+        std::vector<std::byte> numbers(count * size_of(types[p]));
+        for (size_t i = 0; i < count; ++i) set_number(numbers.data(), types[p], i, double((i + size_t(rank)) % 1024));
+        void* gradient = nullptr;
+        demand(weftTrainShardGetGradient(shard, p, &gradient));
+        stream.finish();
+        copy(gradient, numbers.data(), numbers.size());
+    }
+    demand(weftTrainShardRelease(shard, 0, weftTrainBackward, own));
+    demand(weftTrainShardReduceScatter(shard, 0, weftTrainSynchronize, own));
+    demand(weftTrainShardFinish(shard, own));
+    stream.finish();
+    std::string bytes;
+    for (int p = 0; p < 2; ++p) {
+        weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+        demand(weftTrainShardGetPiece(shard, p, &piece));
+        std::string part(piece.count * size_of(types[p]), '\0');
+        if (piece.count > 0) copy(part.data(), piece.gradient, part.size());
+        bytes += part;
+    }
+    demand(weftTrainShardDestroy(shard));
+    return bytes;
+}
+
+TEST_CASE("float16 and float64 gradients on devices are divided with the bits of the host", "[train]") {
+    const Ranks ranks(spread(3));  // divided by 2, and the sum by 1.5
+    check_on_threads(3, [&](int rank) {
+        const std::string device = reduced_gradients(ranks, rank, true), host = reduced_gradients(ranks, rank, false);
+        if (device.empty() || device.find_first_not_of('\0') == device.npos) throw std::runtime_error("no gradients");
+        if (device != host) throw std::runtime_error("other bits than the host's");
+    });
+}
+
 TEST_CASE("other streams than a device's are refused by a sharded model", "[train]") {
     const Ranks ranks(spread(1));
     check_on_threads(1, [&](int own) {

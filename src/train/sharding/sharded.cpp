@@ -4,7 +4,6 @@
 
 #include "src/base/datatype.hpp"
 #include "src/train/agreement.hpp"
-#include "src/train/sharding/gradient_division.hpp"
 
 namespace weft::internal::train {
 
@@ -32,8 +31,8 @@ Result<std::shared_ptr<Sharded>> Sharded::make(Status own, const ShardingPlan& p
     if (!all) return own ? all.take_status() : std::move(own);
     // All ranks have one plan, before they split the communicator by it.
     WEFT_TRY(check_agreement(**all, described(plan), std::move(own)));
-    auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_),
-                                    made->space_->on_device() && made->divides_sums(), plan.hosts, hop_ranks);
+    auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_), plan.hosts,
+                                    hop_ranks);
     if (!groups) return groups.take_status();
     made->groups_ = std::move(*groups);
     WEFT_TRY(made->scatter_values(plan));
@@ -56,13 +55,6 @@ Sharded::~Sharded() {
     gradients_.end();
     groups_ = {};                 // before the memory of its calls
     (void)space_->synchronize();  // copies may still use the memory
-}
-
-bool Sharded::divides_sums() const {
-    return std::any_of(units_.begin(), units_.end(), [](const Unit& unit) {
-        return std::any_of(unit.forms.reduced.segments().begin(), unit.forms.reduced.segments().end(),
-                           [](const Segment& segment) { return divides_in_steps(segment.type); });
-    });
 }
 
 Status Sharded::reserve(bool has_replicas, int hosts) {

@@ -72,8 +72,6 @@ class Sharded {
     // Without communicators.
     Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, std::vector<Unit> units);
     Status reserve(bool has_replicas, int hosts);
-    // Whether some reduction divides its result.
-    bool divides_sums() const;
     Status scatter_values(const ShardingPlan& plan);
     Status usable() const;
     // Keeps a failure after which the object has ended, and ends it on all ranks.

@@ -174,15 +174,8 @@ Status UnitReduction::divide_after(const Unit& unit, std::byte* shard) {
     for (const Segment& segment : unit.forms.reduced.segments()) {
         const double after = division(segment.type).after;
         if (after == 1) continue;
-        std::byte* const memory = shard + segment.shard_offsets[size_t(rank)];
-        const size_t count = segment.counts[size_t(rank)];
-        if (!groups_->has_self()) {
-            WEFT_TRY(space_->divide(memory, count, segment.type, after));
-            continue;
-        }
-        auto scaling = groups_->self().average(segment.type, after);
-        if (!scaling) return scaling.take_status();
-        WEFT_TRY(groups_->self().all_reduce(memory, memory, count, segment.type, *scaling, space_->stream()));
+        WEFT_TRY(space_->divide(shard + segment.shard_offsets[size_t(rank)], segment.counts[size_t(rank)], segment.type,
+                                after));
     }
     return ok();
 }
