@@ -1,5 +1,6 @@
 // device_space.cpp: memory of a CUDA device (memory_space.hpp).
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -123,11 +124,20 @@ class DeviceSpace : public MemorySpace {
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, static_cast<CUstream>(callers));
     }
     Status synchronize() override { return stream_.synchronize(); }
-    Result<void*> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
         const cuda::ContextScope scope(context_);
         void* memory = nullptr;
         WEFT_TRY(called(weftMemAlloc(&memory, bytes)));
-        return memory;
+        return std::shared_ptr<void>(memory, weftMemFree);
+    }
+    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override {
+        const cuda::RelaxedCapture relaxed(context_.driver());
+        auto pinned = cuda::PinnedMemory::allocate(context_, bytes);
+        if (!pinned) return pinned.take_status();
+        memset(pinned->data(), 0, bytes);
+        auto owner = std::make_shared<cuda::PinnedMemory>(std::move(*pinned));
+        void* const memory = owner->data();
+        return std::shared_ptr<void>(std::move(owner), memory);
     }
 
   private:
@@ -138,10 +148,9 @@ class DeviceSpace : public MemorySpace {
         const cuda::ContextScope scope(context_);
         void* parameters[] = {arguments};
         const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
-        return (kernels_.get()->*kernel)()
-            .launch({.blocks = unsigned(std::min<size_t>(blocks, cuda::convert_blocks_max)),
-                     .threads = cuda::convert_threads},
-                    stream_.handle(), parameters);
+        return (kernels_.get()->*kernel)().launch(
+            {.blocks = unsigned(std::min<size_t>(blocks, cuda::convert_blocks_max)), .threads = cuda::convert_threads},
+            stream_.handle(), parameters);
     }
     Status load_kernels() {
         if (kernels_) return ok();

@@ -54,8 +54,10 @@ class MemorySpace {
     // By work on the caller's stream.
     virtual Status zero_for(weftStream_t callers, void* memory, size_t bytes) = 0;
     virtual Status synchronize() = 0;
-    // Not zeroed on a device.
-    virtual Result<void*> allocate(size_t bytes) = 0;
+    // The owner of memory, not zeroed on a device.
+    virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
+    // The owner of host memory, zeroed. On a device it is pinned, so that copies there do not block.
+    virtual Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) = 0;
 };
 
 std::unique_ptr<MemorySpace> host_space();

@@ -43,11 +43,24 @@ Traffic ShardGroups::traffic(int size, size_t bytes_each) const {
     return sum;
 }
 
-void ShardGroups::abort() {
+template <class Body>
+void ShardGroups::each(Body&& body) const {
     for (Peers* peers : {all_.get(), shard_.get(), replicas_.get(), host_.get(), across_.get()})
-        if (peers) peers->abort();
+        if (peers) body(*peers);
     for (const auto& [size, peers] : reshard_)
-        if (peers) peers->abort();
+        if (peers) body(*peers);
+}
+
+void ShardGroups::abort() {
+    each([](Peers& peers) { peers.abort(); });
+}
+
+Status ShardGroups::state() const {
+    Status first;
+    each([&](const Peers& peers) {
+        if (first) first = peers.state();
+    });
+    return first;
 }
 
 }  // namespace weft::internal::train

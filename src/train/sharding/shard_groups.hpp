@@ -43,8 +43,13 @@ class ShardGroups {
     Traffic traffic(int size, size_t bytes_each) const;
     bool has_replicas() const { return replicas_ != nullptr; }
     void abort();
+    // The first error that has hit one of them. Does not wait.
+    Status state() const;
 
   private:
+    template <class Body>
+    void each(Body&& body) const;
+
     std::unique_ptr<Peers> all_, shard_, replicas_;  // the last two only if there are replicas
     std::unique_ptr<Peers> host_, across_;
     std::vector<int> hosts_;
