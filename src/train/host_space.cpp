@@ -81,11 +81,12 @@ class HostSpace : public MemorySpace {
     Status lead(weftStream_t, const StreamPlace*) override { return ok(); }
     Status zero_for(weftStream_t, void* memory, size_t bytes) override { return zero(memory, bytes); }
     Status synchronize() override { return ok(); }
-    Result<void*> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
         void* memory = nullptr;
         WEFT_TRY(called(weftHostAlloc(&memory, bytes)));
-        return memory;
+        return std::shared_ptr<void>(memory, weftMemFree);
     }
+    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes); }
 };
 
 }  // namespace

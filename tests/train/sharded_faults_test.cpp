@@ -137,7 +137,7 @@ TEST_CASE("a rank that cannot make the communicator of a group is an error on al
         auto all = Peers::make(comm);
         if (!all) return all.status().text();
         // The negative size gives rank 1 no communicator in a split in which it takes part.
-        const auto made = ShardGroups::make(std::move(*all), comm, 3, {rank == 1 ? -1 : 1, 3}, false);
+        const auto made = ShardGroups::make(std::move(*all), comm, 3, {rank == 1 ? -1 : 1, 3});
         if (made) return "no error";
         const bool names_it = rank == 1 ? made.status().id() == error::argument_communicator
                                         : made.status().id() == error::train_model && made.status().facts().rank == 1;

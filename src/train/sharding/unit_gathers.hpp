@@ -33,7 +33,9 @@ class UnitGathers {
     uint64_t elements() const { return elements_; }
     // Received from other ranks.
     const Traffic& traffic() const { return traffic_; }
-    size_t bytes() const { return wholes_.bytes() + kept_bytes_ + converted_.bytes() + quantized_.bytes(); }
+    size_t bytes() const {
+        return wholes_.bytes() + kept_bytes_ + arrived_.bytes() + converted_.bytes() + quantized_.bytes();
+    }
 
   private:
     // Units that stay have memory of their own size. The others take some of the pool.
@@ -43,6 +45,8 @@ class UnitGathers {
     Status gather_whole(const Unit& unit, bool from_secondary);
     // The shards of all ranks in the type of whole units, one behind the other.
     Status gather_shards(const Unit& unit, std::byte* gathered);
+    // This rank's shard in the type of whole units. `place` is memory for it, which is used if it is copied anyhow.
+    Result<const std::byte*> sent_shard(const Unit& unit, std::byte* place);
     Traffic traffic_of(const Unit& unit) const;
     void drop(Unit& unit);
 
@@ -52,6 +56,7 @@ class UnitGathers {
     bool keeps_wholes_;
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
+    FlatBuffer arrived_;         // a shard of host memory that must be converted. The launches use it in turn
     FlatBuffer converted_;       // a shard in the type of whole units. The launches use it in turn
     QuantizedGather quantized_;  // likewise
     BufferPool wholes_;

@@ -32,7 +32,7 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
     WEFT_TRY(reduction_.reserve(*units_, hosts));
     if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size()))));
     for (Unit& unit : *units_) {
-        WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.shard));
+        WEFT_TRY(allocate_shard(*space_, unit, shard_bytes(unit), unit.gradient.shard));
         if (has_replicas) WEFT_TRY(allocate(*space_, reduced_bytes(unit), unit.gradient.partial));
         if (!keeps_wholes_) continue;
         unit.gradient.has_own_whole = true;
