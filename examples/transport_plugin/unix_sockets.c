@@ -141,7 +141,8 @@ static weftResult_t progress(void* object) {
                     (struct iovec){(char*)&outgoing->header + sender->done, head - sender->done};
             const size_t skip = sender->done > head ? sender->done - head : 0;
             if (skip < outgoing->header.bytes)
-                parts[message.msg_iovlen++] = (struct iovec){(char*)outgoing->data + skip, outgoing->header.bytes - skip};
+                parts[message.msg_iovlen++] =
+                    (struct iovec){(char*)outgoing->data + skip, outgoing->header.bytes - skip};
             const ssize_t taken = sendmsg(sender->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
             if (taken < 0 && would_block(errno)) return weftInProgress;
             if (taken < 0) return fails(weftRemoteError, "the connection broke: %s", strerror(errno));
@@ -210,8 +211,8 @@ static weftResult_t post(void* object, const void* data, void* memory, const wef
 
 static weftResult_t publish(void* object, const weftTransportMessage_t* message) {
     struct sender* sender = object;
-    return post(sender, sender->slots + sender->next % (uint64_t)sender->options.depth * sender->options.slotBytes, NULL,
-                message);
+    return post(sender, sender->slots + sender->next % (uint64_t)sender->options.depth * sender->options.slotBytes,
+                NULL, message);
 }
 
 static uint64_t sent(void* object) { return ((struct sender*)object)->first; }
@@ -285,7 +286,8 @@ static weftResult_t accept_step(struct receiver* receiver) {
             receiver->socket = accept4(receiver->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
             receiver->proved = 0;
             if (receiver->socket < 0)
-                return would_block(errno) ? weftInProgress : fails(weftSystemError, "cannot accept: %s", strerror(errno));
+                return would_block(errno) ? weftInProgress
+                                          : fails(weftSystemError, "cannot accept: %s", strerror(errno));
         }
         const ssize_t got = recv(receiver->socket, receiver->proof + receiver->proved,
                                  sizeof receiver->proof - receiver->proved, MSG_DONTWAIT);
@@ -326,7 +328,8 @@ static weftResult_t receive(void* object, weftTransportSlot_t* slot, weftTranspo
     while (receiver->done < head || receiver->done < head + receiver->header.bytes) {
         char* to = receiver->done < head ? (char*)&receiver->header + receiver->done
                                          : receiver->target + (receiver->done - head);
-        const size_t left = receiver->done < head ? head - receiver->done : head + receiver->header.bytes - receiver->done;
+        const size_t left =
+            receiver->done < head ? head - receiver->done : head + receiver->header.bytes - receiver->done;
         const ssize_t got = recv(receiver->socket, to, left, MSG_DONTWAIT);
         if (got < 0 && would_block(errno)) return weftInProgress;
         if (got < 0) return fails(weftRemoteError, "the connection broke: %s", strerror(errno));
@@ -338,7 +341,8 @@ static weftResult_t receive(void* object, weftTransportSlot_t* slot, weftTranspo
         choose_target(receiver);
     }
     *slot = (weftTransportSlot_t){receiver->target, receiver->capacity};
-    *message = (weftTransportMessage_t){receiver->header.bytes, receiver->header.operation, receiver->header.fingerprint, 0};
+    *message =
+        (weftTransportMessage_t){receiver->header.bytes, receiver->header.operation, receiver->header.fingerprint, 0};
     return weftSuccess;
 }
 
@@ -405,9 +409,11 @@ static weftResult_t attach(void* sender, const unsigned char* key, size_t bytes,
     return weftSuccess;
 }
 
-static weftResult_t copy(struct sender* sender, int puts, char* data, struct range* range, size_t offset, size_t bytes) {
+static weftResult_t copy(struct sender* sender, int puts, char* data, struct range* range, size_t offset,
+                         size_t bytes) {
     if (offset > range->bytes || bytes > range->bytes - offset)
-        return fails(weftInvalidArgument, "%zu bytes at %zu are not in the peer's %zu", bytes, offset, (size_t)range->bytes);
+        return fails(weftInvalidArgument, "%zu bytes at %zu are not in the peer's %zu", bytes, offset,
+                     (size_t)range->bytes);
     for (size_t done = 0; done < bytes;) {
         const struct iovec own = {data + done, bytes - done}, theirs = {range->data + offset + done, bytes - done};
         const ssize_t moved = puts ? process_vm_writev((pid_t)range->process, &own, 1, &theirs, 1, 0)

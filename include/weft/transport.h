@@ -31,15 +31,16 @@ extern "C" {
 #define WEFT_TRANSPORT_DESCRIPTORS_MAX 8 /* at most, of one end of a connection */
 
 /* Abilities of a transport beyond slots in its own memory: bits of weftTransportPlugin_t.capabilities. */
-typedef WEFT_ENUM{weftTransportPosts = 1,       /* post and sent */
-                  weftTransportOffers = 2,      /* offer */
-                  weftTransportRegisters = 4,   /* memory of post, offer, put, get and given slots must be registered */
-                  weftTransportDevice = 8,      /* registerMemory takes device memory */
-                  weftTransportGivenSlots = 16, /* uses weftTransportOptions_t.slots */
-                  weftTransportOneSided = 32,   /* memoryKey, attach, detach, put, get and transferred */
-                  weftTransportSleeps = 64,     /* senderWakeups and receiverWakeups; otherwise Weft looks by time */
-                  weftTransportRemote = 128     /* connects ranks of different hosts */
-                  } weftTransportCapability_t;
+typedef WEFT_ENUM{
+    weftTransportPosts = 1,       /* post and sent */
+    weftTransportOffers = 2,      /* offer */
+    weftTransportRegisters = 4,   /* memory of post, offer, put, get and given slots must be registered */
+    weftTransportDevice = 8,      /* registerMemory takes device memory */
+    weftTransportGivenSlots = 16, /* uses weftTransportOptions_t.slots */
+    weftTransportOneSided = 32,   /* memoryKey, attach, detach, put, get and transferred */
+    weftTransportSleeps = 64,     /* senderWakeups and receiverWakeups; otherwise Weft looks by time */
+    weftTransportRemote = 128     /* connects ranks of different hosts */
+} weftTransportCapability_t;
 
 /* The kind of a range of memory. */
 typedef WEFT_ENUM{weftTransportSlots = 0, weftTransportUser = 1, weftTransportPinned = 2,
@@ -89,9 +90,9 @@ typedef struct {
     void* data;
     size_t bytes;
     weftTransportMemoryKind_t kind;
-    int device;             /* of device memory: its CUDA device; otherwise -1 */
-    int dmaBuf;             /* a descriptor of the dma-buf with this memory, which the caller closes; -1: none */
-    uint64_t dmaBufOffset;  /* of `data` in the dma-buf, in bytes */
+    int device;            /* of device memory: its CUDA device; otherwise -1 */
+    int dmaBuf;            /* a descriptor of the dma-buf with this memory, which the caller closes; -1: none */
+    uint64_t dmaBufOffset; /* of `data` in the dma-buf, in bytes */
 } weftTransportMemory_t;
 
 /* A NIC, port or interface, for `weft info`. It grows at its end only; `size` is the size in Weft. */
@@ -115,7 +116,7 @@ typedef struct {
 typedef struct {
     size_t size;
     int abi;
-    const char* name;      /* for WEFT_TRANSPORTS, logs and `weft info`: letters, digits, `_`, `-`; another than shm, tcp */
+    const char* name; /* for WEFT_TRANSPORTS, logs and `weft info`: letters, digits, `_`, `-`; another than shm, tcp */
     uint32_t capabilities; /* weftTransportCapability_t */
     uint32_t network;      /* equal where ranks can reach each other; init may set it */
 

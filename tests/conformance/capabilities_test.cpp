@@ -102,6 +102,7 @@ TEST_CASE("posted memory goes out whole, and may change when sent() has counted 
             sizes.push_back(bytes);
             if (random() % 2) continue;
         }
+        poster.overwrite();
         SlotInfo info;
         const Slot slot = must(connection.receiver->receive(info));
         if (!slot) continue;

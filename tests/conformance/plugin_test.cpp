@@ -34,7 +34,7 @@ TEST_CASE("collectives and messages between hosts go over a plugin", "[plugin]")
     INFO(done.said << done.log);
     CHECK(done.count(": ok") == ranks);
     CHECK_THAT(done.log, Catch::Contains("over unix_sockets"));
-    CHECK_THAT(done.log, !Catch::Contains("over tcp"));
+    CHECK_THAT(done.log, !Catch::Contains("over tcp, channel"));
 }
 
 TEST_CASE("a plugin of the first version, without optional functions, works", "[plugin]") {
@@ -81,6 +81,7 @@ TEST_CASE("a plugin that fails in a connection is an error on every rank", "[plu
                                                                {"late", "transport.broken", "the device vanished"},
                                                                {"result", "transport.broken", "999"},
                                                                {"lie", "internal.damaged", "slots hold"},
+                                                               {"small", "internal.damaged", "are expected"},
                                                                {"never", "timeout.collective", ""}}));
     const Job done = job(2, {bad, "BAD_PLUGIN=" + how});
     INFO(how << "\n" << done.said << done.log);

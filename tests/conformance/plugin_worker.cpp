@@ -17,7 +17,9 @@ static void must(weftResult_t result, weftComm_t comm) {
     exit(0);
 }
 
-static float value_of(int of_rank, size_t index) { return float((unsigned(of_rank) * 7919u + unsigned(index) * 31u) % 1000u); }
+static float value_of(int of_rank, size_t index) {
+    return float((unsigned(of_rank) * 7919u + unsigned(index) * 31u) % 1000u);
+}
 
 int main() {
     rank = atoi(getenv("WEFT_RANK"));

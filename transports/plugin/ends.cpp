@@ -65,7 +65,9 @@ class PluginRemoteMemory final : public RemoteMemory {
 class PluginSender final : public Sender {
   public:
     PluginSender(const End& end, size_t slot_bytes)
-        : end_(end), slot_bytes_(slot_bytes), posts_((end.functions().capabilities & weftTransportPosts) != 0),
+        : end_(end),
+          slot_bytes_(slot_bytes),
+          posts_((end.functions().capabilities & weftTransportPosts) != 0),
           one_sided_((end.functions().capabilities & weftTransportOneSided) != 0) {}
     ~PluginSender() override { end_.functions().closeSender(end_.handle()); }
 
@@ -75,8 +77,9 @@ class PluginSender final : public Sender {
         if (!done) return done.take_status();
         if (!*done) return Slot{};
         if (!slot.data || slot.capacity < slot_bytes_)
-            return fail(error::internal_damaged, "{} gave rank {} a slot of {} bytes for rank {}, where {} are expected",
-                        end_.functions().name, end_.self(), slot.data ? slot.capacity : 0, end_.peer(), slot_bytes_)
+            return fail(error::internal_damaged,
+                        "{} gave rank {} a slot of {} bytes for rank {}, where {} are expected", end_.functions().name,
+                        end_.self(), slot.data ? slot.capacity : 0, end_.peer(), slot_bytes_)
                 .about({.rank = end_.self(), .peer = end_.peer()});
         return Slot{static_cast<std::byte*>(slot.data), slot_bytes_};
     }
@@ -114,12 +117,14 @@ class PluginSender final : public Sender {
     Result<bool> put(const std::byte* own, const RegisteredMemory* memory, RemoteMemory& peer, size_t offset,
                      size_t bytes) override {
         if (!one_sided_) return Sender::put(own, memory, peer, offset, bytes);
-        return end_.done("put to", end_.functions().put(end_.handle(), own, handle_of(memory), remote(peer), offset, bytes));
+        return end_.done("put to",
+                         end_.functions().put(end_.handle(), own, handle_of(memory), remote(peer), offset, bytes));
     }
     Result<bool> get(std::byte* own, const RegisteredMemory* memory, RemoteMemory& peer, size_t offset,
                      size_t bytes) override {
         if (!one_sided_) return Sender::get(own, memory, peer, offset, bytes);
-        return end_.done("get from", end_.functions().get(end_.handle(), own, handle_of(memory), remote(peer), offset, bytes));
+        return end_.done("get from",
+                         end_.functions().get(end_.handle(), own, handle_of(memory), remote(peer), offset, bytes));
     }
     uint64_t transferred() override {
         return one_sided_ ? end_.functions().transferred(end_.handle()) : Sender::transferred();

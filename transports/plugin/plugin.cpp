@@ -17,7 +17,8 @@ std::string error_text(const weftTransportPlugin_t& functions, weftResult_t resu
 
 namespace {
 
-static_assert(uint32_t(Capability::posts) == weftTransportPosts && uint32_t(Capability::offers) == weftTransportOffers &&
+static_assert(uint32_t(Capability::posts) == weftTransportPosts &&
+              uint32_t(Capability::offers) == weftTransportOffers &&
               uint32_t(Capability::registers) == weftTransportRegisters &&
               uint32_t(Capability::device) == weftTransportDevice &&
               uint32_t(Capability::given_slots) == weftTransportGivenSlots &&
@@ -139,8 +140,8 @@ Result<std::unique_ptr<Sender>> PluginTransport::connect(const ConnectionOptions
     const auto* const handle = reinterpret_cast<const unsigned char*>(address.words + handle_word);
     const weftResult_t result = functions_.connect(&all, handle, &sender);
     if (result != weftSuccess || !sender)
-        return fail(error::transport_broken, "rank {} cannot connect to rank {} over {}: {}", options.self, options.peer,
-                    name, error_text(functions_, result))
+        return fail(error::transport_broken, "rank {} cannot connect to rank {} over {}: {}", options.self,
+                    options.peer, name, error_text(functions_, result))
             .about({.rank = options.self, .peer = options.peer});
     return make_sender(functions_, options, sender);
 }
