@@ -31,6 +31,7 @@ struct Form {
     int shard_ranks = 0;
     weftDataType_t parameter = weftNumTypes, reduction = weftNumTypes, output = weftNumTypes;
     double divisor = 0;
+    int gather_bits = 0, reduce_bits = 0;
 
     weftTrainShardConfig_t config(bool on_device) const {
         weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
@@ -41,6 +42,9 @@ struct Form {
         config.reduceType = reduction;
         config.outputType = output;
         config.divisor = divisor;
+        config.gatherBits = gather_bits;
+        config.reduceBits = reduce_bits;
+        config.blockCount = 10;
         config.onDevice = on_device ? 1 : 0;
         config.shardsOnHost = 1;  // no setting for the model in host memory
         return config;
@@ -204,16 +208,21 @@ void check(bool right, const char* sentence) {
 }  // namespace
 
 TEST_CASE("a model on a device with shards in host memory has the bits of one in host memory", "[train]") {
+    constexpr weftDataType_t own = weftNumTypes;
     for (const Form& form :
          {Form{1}, Form{2}, Form{2, weftTrainShardRows, weftTrainShardParameters, 0, weftBfloat16, weftFloat32},
           Form{2, weftTrainShardFlat, weftTrainShardOptimizer, 0, weftFloat16, weftNumTypes, weftFloat16},
           Form{2, weftTrainShardFlat, weftTrainShardGradients, 0, weftNumTypes, weftNumTypes, weftBfloat16, 3},
           Form{4, weftTrainShardFlat, weftTrainShardParameters, 2},
-          Form{4, weftTrainShardRows, weftTrainShardParameters, 2, weftBfloat16, weftFloat32}}) {
-        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output);
+          Form{4, weftTrainShardRows, weftTrainShardParameters, 2, weftBfloat16, weftFloat32},
+          Form{3, weftTrainShardFlat, weftTrainShardParameters, 0, own, own, own, 0, 8, 4},
+          Form{2, weftTrainShardRows, weftTrainShardGradients, 0, weftBfloat16, own, own, 3, 8, 8},
+          Form{4, weftTrainShardFlat, weftTrainShardParameters, 2, own, weftBfloat16, own, 0, 0, 4}}) {
+        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output, form.gather_bits,
+                form.reduce_bits);
         const Ranks ranks(spread(form.ranks));
-        check_on_threads(form.ranks, [&](int own) {
-            Trained device(ranks, own, form, true), host(ranks, own, form, false);
+        check_on_threads(form.ranks, [&](int number) {
+            Trained device(ranks, number, form, true), host(ranks, number, form, false);
             check(device.values() == host.values(), "the first values differ");
             for (int step = 0; step < 3; ++step) {
                 for (Trained* each : {&device, &host}) each->iteration();
@@ -305,7 +314,8 @@ TEST_CASE("shards in host memory need a device only where the model lies on one"
     demand(small.create(ranks.comms[0], &shard));
     demand(weftTrainShardDestroy(shard));
     small.config.onDevice = 1;
-    small.config.gatherBits = 8;
+    small.config.reduceBits = 4;
+    small.config.blockCount = 3;
     CHECK_REFUSED(small.create(ranks.comms[0], &shard), nullptr, "argument.config");
 }
 
