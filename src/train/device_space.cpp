@@ -135,7 +135,10 @@ class DeviceSpace : public MemorySpace {
         const cuda::ContextScope scope(context_);
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, static_cast<CUstream>(callers));
     }
-    Status synchronize() override { return stream_.synchronize(); }
+    Status synchronize() override {
+        const cuda::ContextScope scope(context_);
+        return stream_.synchronize();
+    }
     Result<std::shared_ptr<void>> allocate(size_t bytes) override {
         const cuda::ContextScope scope(context_);
         void* memory = nullptr;
