@@ -55,9 +55,15 @@ TEST_CASE("a device tells its limits, ports, GIDs and partition keys", "[verbs]"
     const auto gids = taken(context->gids(1));
     REQUIRE(gids.size() == 5);
     CHECK(gids[3].address() == "10.77.1.1");
-    CHECK(!gids[3].interface.empty());
-    CHECK(gids[4].index == 9);  // after a hole
+    CHECK(gids[3].interface.empty());  // this machine does not have the address
+    CHECK(gids[4].index == 9);         // after a hole
     CHECK(gids[4].interface.empty());
+    // An interface of the address, whatever number the device tells: it may be of another network namespace.
+    fake.run("gid fake1 9 0000:0000:0000:0000:0000:ffff:7f00:0001 2 77");
+    const PortGid loopback = taken(context->gids(1))[4];
+    CHECK(loopback.interface == "lo");
+    CHECK(loopback.prefix_bits == 8);
+    CHECK(!loopback.interface_down);
     fake.run("pkey fake1 0 7fff; pkey fake1 2 8001");
     CHECK(taken(context->pkey_index(1, 0x8001)) == 2);
     CHECK(taken(context->pkey_index(1, 0x0001)) == 2);

@@ -10,6 +10,7 @@
 
 #include "src/base/fd.hpp"
 #include "src/base/file.hpp"
+#include "src/drivers/verbs/interfaces.hpp"
 
 namespace weft::internal::verbs {
 
@@ -72,13 +73,6 @@ bool read_gid(const std::string& text, std::array<uint8_t, 16>& bytes) {
     if (digits.size() != 32 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) return false;
     for (size_t i = 0; i < 16; ++i) bytes[i] = uint8_t(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
     return true;
-}
-
-void add_interface(PortGid& gid, const std::string& name) {
-    // A name that this network namespace does not know belongs to another one.
-    if (name.empty() || if_nametoindex(name.c_str()) == 0) return;
-    gid.interface = name;
-    gid.interface_down = line_of("/sys/class/net/" + name + "/operstate") == "down";
 }
 
 }  // namespace
@@ -164,6 +158,7 @@ std::vector<PortGid> Context::gids_of_table(int number, int room) const {
     std::vector<abi::GidEntry> table(size_t(std::max(1, room * facts_.ports)));
     const ssize_t count =
         functions_->_ibv_query_gid_table(context_, table.data(), table.size(), 0, sizeof(abi::GidEntry));
+    const Interfaces interfaces = Interfaces::read();
     std::vector<PortGid> all;
     for (ssize_t i = 0; i < std::min<ssize_t>(count, ssize_t(table.size())); ++i) {
         const abi::GidEntry& entry = table[size_t(i)];
@@ -173,8 +168,7 @@ std::vector<PortGid> Context::gids_of_table(int number, int room) const {
         gid.index = int(entry.index);
         gid.type = int(entry.type);
         if (is_zero(gid)) continue;
-        char name[IF_NAMESIZE] = "";
-        if (entry.interface != 0 && if_indextoname(entry.interface, name)) add_interface(gid, name);
+        interfaces.describe(gid, entry.interface);
         all.push_back(std::move(gid));
     }
     return all;
@@ -182,6 +176,7 @@ std::vector<PortGid> Context::gids_of_table(int number, int room) const {
 
 std::vector<PortGid> Context::gids_of_files(int number, int room) const {
     const std::string folder = fmt::format("{}/ports/{}/", facts_.folder, number);
+    const Interfaces interfaces = Interfaces::read();
     std::vector<PortGid> all;
     for (int index = 0; index < room; ++index) {
         PortGid gid;
@@ -190,9 +185,9 @@ std::vector<PortGid> Context::gids_of_files(int number, int room) const {
         if (!read_gid(line_of(fmt::format("{}gids/{}", folder, index)), gid.bytes) || is_zero(gid)) continue;
         const std::string type = line_of(fmt::format("{}gid_attrs/types/{}", folder, index));
         gid.type = type == "RoCE v2" ? gid_roce_v2 : type == "IB/RoCE v1" ? gid_roce_v1 : gid_infiniband;
-        add_interface(gid, line_of(fmt::format("{}gid_attrs/ndevs/{}", folder, index)));
         // The kernel has one text for InfiniBand and for version 1 of RoCE. Only RoCE has a network device.
         if (gid.type == gid_roce_v1 && line_of(folder + "link_layer") == "InfiniBand") gid.type = gid_infiniband;
+        interfaces.describe(gid, if_nametoindex(line_of(fmt::format("{}gid_attrs/ndevs/{}", folder, index)).c_str()));
         all.push_back(std::move(gid));
     }
     return all;
