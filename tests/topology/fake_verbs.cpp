@@ -19,28 +19,19 @@
 
 #include "src/drivers/verbs/layout.hpp"
 
-namespace weft::internal::verbs {
+using namespace weft::internal::verbs::abi;
 
-struct Context {
+namespace {
+
+struct FakeContext : Context {
     std::string mode;
     std::vector<PortAttributes> ports;
     std::vector<GidEntry> gids;
     int dma_buf = EBADF;
 };
-struct Domain {
-    Context* context;
-};
-struct Region {};
-
-}  // namespace weft::internal::verbs
-
-using namespace weft::internal::verbs;
-
-namespace {
-
 struct FakeDevice {
     DeviceRow row{};
-    Context context;
+    FakeContext context;
 };
 
 GidEntry gid_of(std::istream& words, uint32_t port) {
@@ -53,6 +44,8 @@ GidEntry gid_of(std::istream& words, uint32_t port) {
     entry.port = port;
     return entry;
 }
+
+FakeContext& fake(Context* context) { return *static_cast<FakeContext*>(context); }
 
 int opened = 0;  // and not closed
 
@@ -83,7 +76,7 @@ std::vector<FakeDevice*> read_world(const std::string& text) {
             port.speed = uint8_t(speed);
             port.link_layer = uint8_t(layer);
         } else if (what == "gid") {
-            Context& context = world.back()->context;
+            FakeContext& context = world.back()->context;
             context.gids.push_back(gid_of(words, uint32_t(context.ports.size())));
             ++context.ports.back().gids;
         } else if (what == "dma_buf") {
@@ -113,27 +106,29 @@ void ibv_free_device_list(DeviceRow** rows) {
     delete[] rows;
 }
 Context* ibv_open_device(DeviceRow* row) {
-    Context& context = reinterpret_cast<FakeDevice*>(row)->context;
+    FakeContext& context = reinterpret_cast<FakeDevice*>(row)->context;
     if (context.mode == "denied") return errno = EACCES, nullptr;
     ++opened;
     return &context;
 }
 int ibv_close_device(Context*) { return --opened, 0; }
-int ibv_query_device(Context* context, DeviceAttributes* attributes) {
+int ibv_query_device(Context* opened_device, DeviceAttributes* attributes) {
+    const FakeContext* context = &fake(opened_device);
     if (context->mode == "mute") return EIO;
     const uint8_t guid[8] = {0x0c, 0x42, 0xa1, 0x03, 0x00, 0x65, 0xba, 0x1a};
     std::memcpy(attributes->node_guid, guid, sizeof guid);
     attributes->ports = uint8_t(context->ports.size());
     return 0;
 }
-int ibv_query_port(Context* context, uint8_t port, PortAttributes* attributes) {
+int ibv_query_port(Context* opened_device, uint8_t port, PortAttributes* attributes) {
+    const FakeContext* context = &fake(opened_device);
     if (port < 1 || port > context->ports.size()) return EINVAL;
     if (context->ports[port - 1].state == 0) return EIO;
     *attributes = context->ports[port - 1];
     return 0;
 }
 int ibv_query_gid(Context* context, uint8_t port, int index, uint8_t* gid) {
-    for (const GidEntry& entry : context->gids) {
+    for (const GidEntry& entry : fake(context).gids) {
         if (entry.port != port || index-- != 0) continue;
         std::memcpy(gid, entry.gid, sizeof entry.gid);
         return 0;
@@ -142,14 +137,15 @@ int ibv_query_gid(Context* context, uint8_t port, int index, uint8_t* gid) {
 }
 #ifndef OLD
 ssize_t _ibv_query_gid_table(Context* context, GidEntry* entries, size_t entries_most, uint32_t, size_t entry_bytes) {
-    if (entry_bytes != sizeof(GidEntry) || entries_most < context->gids.size()) return -EINVAL;
-    std::memcpy(entries, context->gids.data(), context->gids.size() * sizeof(GidEntry));
-    return ssize_t(context->gids.size());
+    const std::vector<GidEntry>& gids = fake(context).gids;
+    if (entry_bytes != sizeof(GidEntry) || entries_most < gids.size()) return -EINVAL;
+    std::memcpy(entries, gids.data(), gids.size() * sizeof(GidEntry));
+    return ssize_t(gids.size());
 }
-Domain* ibv_alloc_pd(Context* context) { return new Domain{context}; }
+Domain* ibv_alloc_pd(Context* context) { return new Domain{context, 0}; }
 int ibv_dealloc_pd(Domain* domain) { return delete domain, 0; }
 Region* ibv_reg_dmabuf_mr(Domain* domain, uint64_t, size_t, uint64_t, int, int) {
-    return errno = domain->context->dma_buf, nullptr;
+    return errno = fake(domain->context).dma_buf, nullptr;
 }
 #endif
 }

@@ -5,38 +5,11 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "src/drivers/verbs/layout.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
 #include "tests/topology/system_tree.hpp"
 #include "topology/detect/hardware.hpp"
-
-#if __has_include(<infiniband/verbs.h>)
-#include <infiniband/verbs.h>
-// The real header's, of any version, against Weft's own.
-#define SAME_PLACE(mine, my_field, theirs, field)                                               \
-    static_assert(offsetof(weft::internal::verbs::mine, my_field) == offsetof(theirs, field) && \
-                  sizeof(weft::internal::verbs::mine::my_field) == sizeof(theirs::field))
-static_assert(sizeof(weft::internal::verbs::DeviceRow) == sizeof(ibv_device));
-SAME_PLACE(DeviceRow, name, ibv_device, name);
-SAME_PLACE(DeviceRow, file, ibv_device, dev_name);
-SAME_PLACE(DeviceRow, device_path, ibv_device, ibdev_path);
-static_assert(sizeof(weft::internal::verbs::DeviceAttributes) == sizeof(ibv_device_attr));
-SAME_PLACE(DeviceAttributes, node_guid, ibv_device_attr, node_guid);
-SAME_PLACE(DeviceAttributes, system_guid, ibv_device_attr, sys_image_guid);
-SAME_PLACE(DeviceAttributes, ports, ibv_device_attr, phys_port_cnt);
-static_assert(sizeof(weft::internal::verbs::PortAttributes) >= offsetof(ibv_port_attr, flags) + 1);
-SAME_PLACE(PortAttributes, state, ibv_port_attr, state);
-SAME_PLACE(PortAttributes, gids, ibv_port_attr, gid_tbl_len);
-SAME_PLACE(PortAttributes, width, ibv_port_attr, active_width);
-SAME_PLACE(PortAttributes, speed, ibv_port_attr, active_speed);
-SAME_PLACE(PortAttributes, link_layer, ibv_port_attr, link_layer);
-static_assert(sizeof(weft::internal::verbs::GidEntry) == sizeof(ibv_gid_entry));
-SAME_PLACE(GidEntry, port, ibv_gid_entry, port_num);
-SAME_PLACE(GidEntry, type, ibv_gid_entry, gid_type);
-static_assert(IBV_PORT_ACTIVE == 4 && IBV_LINK_LAYER_ETHERNET == 2 && IBV_GID_TYPE_ROCE_V2 == 2);
-#endif
 
 using namespace weft::internal;
 using namespace weft::internal::test;

@@ -21,8 +21,6 @@ using namespace weft::internal::train;
 
 namespace {
 
-std::string text_of(weftResult_t result) { return result == weftSuccess ? "" : weftGetLastError(nullptr); }
-
 // One iteration, up to its first error. `before` is called with the number of each step that waits for other ranks.
 template <class Before>
 weftResult_t iterate(weftTrainShard_t shard, Before&& before) {

@@ -8,40 +8,16 @@
 #include <utility>
 
 #include "src/base/fd.hpp"
-#include "src/drivers/library.hpp"
-#include "src/drivers/verbs/layout.hpp"
+#include "src/drivers/verbs/functions.hpp"
 
 namespace weft::internal::verbs {
+
+using abi::DeviceAttributes, abi::DeviceRow, abi::Domain, abi::GidEntry, abi::PortAttributes, abi::Region;
 
 namespace {
 
 constexpr int devices_most = 1'024;
 constexpr int gids_most = 1'024;  // of a device
-
-struct VerbsFunctions {
-#define WEFT_VERBS_FUNCTION(result, name, arguments) result(*name) arguments = nullptr;
-#include "src/drivers/verbs/verbs.def"
-#undef WEFT_VERBS_FUNCTION
-    bool required() const {
-        return ibv_get_device_list && ibv_free_device_list && ibv_open_device && ibv_close_device && ibv_query_device &&
-               ibv_query_port;
-    }
-};
-
-Result<VerbsFunctions> open(const std::string& path) {
-    const std::string name = path.empty() ? "libibverbs.so.1" : path;
-    if (name == "none") return fail(error::driver_disabled, "WEFT_VERBS_LIBRARY is none");
-    Result<DynamicLibrary> library = DynamicLibrary::open(name);
-    if (!library) return fail(error::driver_missing, "no libibverbs: {}", library.status().sentence());
-    VerbsFunctions all;
-#define WEFT_VERBS_FUNCTION(result, name, arguments) \
-    all.name = reinterpret_cast<result(*) arguments>(library->find(#name));
-#include "src/drivers/verbs/verbs.def"
-#undef WEFT_VERBS_FUNCTION
-    if (!all.required()) return fail(error::driver_missing, "no libibverbs: {} is another library, or too old", name);
-    library->keep();  // its device drivers stay registered with it
-    return all;
-}
 
 template <size_t size>
 std::string text_of(const char (&text)[size]) {
@@ -69,7 +45,7 @@ int mbps_of(const PortAttributes& port) {
 
 class OpenDevice {
   public:
-    OpenDevice(const VerbsFunctions& functions, DeviceRow* row)
+    OpenDevice(const abi::Functions& functions, DeviceRow* row)
         : functions_(functions),
           file_("/dev/infiniband/" + text_of(row->file)),
           context_(functions.ibv_open_device(row)),
@@ -154,21 +130,22 @@ class OpenDevice {
         return region != nullptr || (error != EOPNOTSUPP && error != EPROTONOSUPPORT && error != ENOSYS);
     }
 
-    const VerbsFunctions& functions_;
+    const abi::Functions& functions_;
     const std::string file_;
-    Context* context_;
+    abi::Context* context_;
     int error_;
 };
 
 }  // namespace
 
 Result<std::vector<RdmaDevice>> devices(const std::string& library) {
-    Result<VerbsFunctions> functions = open(library);
-    if (!functions) return functions.take_status();
+    Result<verbs::Functions> loaded = load_functions(library);
+    if (!loaded) return loaded.take_status();
+    const abi::Functions& functions = **loaded;
     const StandardNumbers held;  // the library opens device files
     int count = 0;
     errno = 0;
-    DeviceRow** rows = functions->ibv_get_device_list(&count);
+    DeviceRow** rows = functions.ibv_get_device_list(&count);
     if (rows == nullptr)
         return fail(error::system_call, "libibverbs lists no devices: {}",
                     errno == ENOSYS || errno == 0 ? "the kernel has no RDMA" : errno_text(errno));
@@ -176,9 +153,9 @@ Result<std::vector<RdmaDevice>> devices(const std::string& library) {
     for (int i = 0; i < std::min(count, devices_most) && rows[i] != nullptr; ++i) {
         RdmaDevice& device = all.emplace_back();
         device.name = text_of(rows[i]->name);
-        OpenDevice(*functions, rows[i]).describe(device);
+        OpenDevice(functions, rows[i]).describe(device);
     }
-    functions->ibv_free_device_list(rows);
+    functions.ibv_free_device_list(rows);
     return all;
 }
 

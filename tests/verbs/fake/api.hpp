@@ -1,0 +1,36 @@
+// api.hpp: how a test steers the fake libibverbs (fake.hpp says what it does). Programs take these functions by dlsym
+// from the library that they gave as WEFT_VERBS_LIBRARY. The variable FAKE_IBVERBS has the same statements, which run
+// when the library is loaded. Semicolons separate the statements.
+//
+// The world. The first `device` replaces the default devices fake0 and fake1.
+//   `device NAME`: a device with one port.
+//   `layer NAME 1|2`: InfiniBand (LID 1 and up), Ethernet.
+//   `mtu NAME 1..5`: the active MTU.
+//   `gid NAME INDEX GROUPS TYPE IFINDEX`: "fe80:0000:...", 0 InfiniBand, 1 RoCE v1, 2 RoCE v2. Replaces the row.
+//   `no_gids NAME`: an empty table.
+//   `pkey NAME INDEX VALUE`: a partition key.
+//   `max_qp N; max_inline N; memlock BYTES; dma_buf ERRNO; ece ERRNO; fork STATUS`: limits and answers.
+// Order and time.
+//   `seed N`: of all random choices.
+//   `reorder 0|1`: with 1 data lands in pieces, in any order that IBTA allows; with 0 at once.
+//   `hold US`: data may wait so long before it lands (50).
+//   `late US`: a receive completion may wait so long after its data (0).
+// Faults, each once, counted from now on.
+//   `fail FUNCTION K ERRNO`: the K-th call of it fails: ibv_reg_mr, post_send, poll_cq.
+//   `complete STATUS K`: the K-th request that succeeds completes with the status, and fails its queue pair.
+//   `lose K COUNT`: COUNT requests from the K-th on are lost on the way.
+//   `port NAME down|up`: also raises the event.
+//   `down_status STATUS`: requests to a port that is down fail so at once; 0: after the retries.
+//   `event NAME TYPE [QPN]`: raises an asynchronous event.
+//   `remove NAME`: the device is gone.
+//   `after K STATEMENT`: runs the statement when this process sends its K-th request.
+#pragma once
+
+extern "C" {
+// 0, or the position (from 1) of the first statement that it does not know.
+int fake_ibverbs_do(const char* statements);
+// Objects that exist now: contexts, domains, regions, channels, queues and queue pairs.
+int fake_ibverbs_objects();
+// Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered".
+unsigned long fake_ibverbs_count(const char* what);
+}

@@ -1,0 +1,262 @@
+// world.cpp: the statements of api.hpp.
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "tests/verbs/fake/api.hpp"
+#include "tests/verbs/fake/fake.hpp"
+
+namespace weft::internal::test::fake_ibverbs {
+
+namespace {
+
+abi::GidEntry gid_row(const std::string& text, int index, uint32_t type, uint32_t interface) {
+    abi::GidEntry entry{};
+    std::string digits = text;
+    std::erase(digits, ':');
+    for (size_t i = 0; i < 16 && 2 * i + 1 < digits.size(); ++i)
+        entry.gid[i] = uint8_t(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
+    entry.index = uint32_t(index);
+    entry.port = 1;
+    entry.type = type;
+    entry.interface = interface;
+    return entry;
+}
+
+std::unique_ptr<Device> make_device(const std::string& name, size_t number) {
+    auto device = std::make_unique<Device>();
+    static_cast<abi::DeviceRow&>(*device) = {};
+    strncpy(device->name, name.c_str(), sizeof device->name - 1);
+    strncpy(device->file, ("uverbs" + std::to_string(number)).c_str(), sizeof device->file - 1);
+    strncpy(device->device_path, ("/sys/class/infiniband/" + name).c_str(), sizeof device->device_path - 1);
+    device->port.lid = uint16_t(number + 1);
+    // As a device of RoCE has them: link-local and IPv4, each for both versions.
+    char link_local[48], ipv4[48];
+    snprintf(link_local, sizeof link_local, "fe80:0000:0000:0000:0000:00ff:fe00:%04x", unsigned(number + 1));
+    snprintf(ipv4, sizeof ipv4, "0000:0000:0000:0000:0000:ffff:0a4d:%04x", unsigned(256 * number + 1));
+    device->port.gids = {{0, gid_row(link_local, 0, 1, 1)},
+                         {1, gid_row(link_local, 1, 2, 1)},
+                         {2, gid_row(ipv4, 2, 1, 1)},
+                         {3, gid_row(ipv4, 3, 2, 1)}};
+    return device;
+}
+
+}  // namespace
+
+int64_t now_us() {
+    return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+World& World::get() {
+    static World* const world = [] {
+        auto* made = new World;  // engines may still use it when the process ends
+        if (const char* text = std::getenv("FAKE_IBVERBS"); text && made->run(text) != 0)
+            misuse("FAKE_IBVERBS has a statement that fake_ibverbs does not know");
+        return made;
+    }();
+    return *world;
+}
+
+World::World() {
+    devices.push_back(make_device("fake0", 0));
+    devices.push_back(make_device("fake1", 1));
+}
+
+uint64_t World::random(uint64_t below) {
+    std::lock_guard held(mutex);
+    return below == 0 ? 0 : numbers() % below;
+}
+
+Device* World::find(const std::string& name) {
+    for (const auto& device : devices)
+        if (name == device->name) return device.get();
+    return nullptr;
+}
+
+int World::failing(const char* function) {
+    if (failures_left.load(std::memory_order_relaxed) == 0) return 0;
+    std::lock_guard held(mutex);
+    for (auto failure = failures.begin(); failure != failures.end(); ++failure) {
+        if (failure->function != function || --failure->calls > 0) continue;
+        const int error = failure->error;
+        failures.erase(failure);
+        --failures_left;
+        return error;
+    }
+    return 0;
+}
+
+bool World::loses_request() {
+    std::lock_guard held(mutex);
+    for (auto statement = later.begin(); statement != later.end();) {
+        if (--statement->first > 0) {
+            ++statement;
+            continue;
+        }
+        due.push_back(statement->second);
+        statement = later.erase(statement);
+    }
+    for (auto loss = losses.begin(); loss != losses.end(); ++loss) {
+        if (--loss->first > 0) continue;
+        if (--loss->second <= 0) losses.erase(loss);
+        ++lost;
+        return true;
+    }
+    return false;
+}
+
+int World::completion_status() {
+    std::lock_guard held(mutex);
+    for (auto completion = completions.begin(); completion != completions.end(); ++completion) {
+        if (--completion->first > 0) continue;
+        const int status = completion->second;
+        completions.erase(completion);
+        return status;
+    }
+    return 0;
+}
+
+std::vector<std::string> World::take_due() {
+    std::lock_guard held(mutex);
+    return std::exchange(due, {});
+}
+
+int World::run(const std::string& statements) {
+    std::istringstream all(statements);
+    int number = 0;
+    for (std::string text; std::getline(all, text, ';');) {
+        ++number;
+        if (text.find_first_not_of(" \n") != std::string::npos && !statement(text)) return number;
+    }
+    return 0;
+}
+
+bool World::statement(const std::string& text) {
+    std::istringstream words(text);
+    std::string what;
+    words >> what;
+    const std::map<std::string, std::atomic<int>*> numbers_of{
+        {"max_qp", &max_qp}, {"max_inline", &max_inline}, {"dma_buf", &dma_buf},
+        {"ece", &ece},       {"fork", &fork_status},      {"reorder", &reorder},
+        {"hold", &hold_us},  {"late", &late_us},          {"down_status", &down_status}};
+    if (const auto found = numbers_of.find(what); found != numbers_of.end()) {
+        int value = 0;
+        words >> value;
+        *found->second = value;
+        return !words.fail();
+    }
+    if (what == "memlock") {
+        uint64_t bytes = 0;
+        words >> bytes;
+        memlock = bytes;
+        return !words.fail();
+    }
+    return device_statement(what, words) || fault_statement(what, words);
+}
+
+bool World::device_statement(const std::string& what, std::istream& words) {
+    std::string name;
+    if (what == "device") {
+        words >> name;
+        std::lock_guard held(mutex);
+        if (std::exchange(default_devices, false)) devices.clear();
+        devices.push_back(make_device(name, devices.size()));
+        return !words.fail();
+    }
+    if (what != "layer" && what != "mtu" && what != "gid" && what != "no_gids" && what != "pkey") return false;
+    words >> name;
+    std::lock_guard held(mutex);
+    Device* device = find(name);
+    if (device == nullptr) return false;
+    int number = 0;
+    if (what == "layer") {
+        words >> device->port.layer;
+    } else if (what == "mtu") {
+        words >> device->port.mtu;
+    } else if (what == "no_gids") {
+        device->port.gids.clear();
+    } else if (what == "pkey") {
+        uint32_t value = 0;
+        words >> number >> std::hex >> value;
+        device->port.keys[number] = uint16_t(value);
+    } else {
+        std::string groups;
+        uint32_t type = 0, interface = 0;
+        words >> number >> groups >> type >> interface;
+        device->port.gids[number] = gid_row(groups, number, type, interface);
+    }
+    return !words.fail();
+}
+
+bool World::fault_statement(const std::string& what, std::istream& words) {
+    std::string name;
+    int one = 0, other = 0;
+    if (what == "seed") {
+        words >> one;
+        std::lock_guard held(mutex);
+        numbers.seed(uint64_t(one));
+    } else if (what == "fail") {
+        words >> name >> one >> other;
+        std::lock_guard held(mutex);
+        failures.push_back({name, one, other});
+        ++failures_left;
+    } else if (what == "complete" || what == "lose") {
+        words >> one >> other;
+        std::lock_guard held(mutex);
+        if (what == "complete")
+            completions.emplace_back(other, one);
+        else
+            losses.emplace_back(one, other);
+    } else if (what == "after") {
+        words >> one;
+        std::string rest;
+        std::getline(words, rest);
+        std::lock_guard held(mutex);
+        later.emplace_back(one, rest);
+        return !rest.empty();
+    } else if (what == "port" || what == "remove" || what == "event") {
+        std::string state;
+        words >> name;
+        Device* device = find(name);
+        if (device == nullptr) return false;
+        if (what == "port") {
+            words >> state;
+            if (state != "up" && state != "down") return false;
+            Engine::get().set_port(*device, state == "up");
+        } else if (what == "remove") {
+            Engine::get().remove_device(*device);
+        } else {
+            words >> one;
+            if (words.fail()) return false;
+            uint32_t pair = 0;
+            words >> pair;
+            Engine::get().raise_event(*device, one, pair);
+            return true;
+        }
+    } else {
+        return false;
+    }
+    return !words.fail();
+}
+
+}  // namespace weft::internal::test::fake_ibverbs
+
+using weft::internal::test::fake_ibverbs::World;
+
+int fake_ibverbs_do(const char* statements) { return World::get().run(statements); }
+
+int fake_ibverbs_objects() { return World::get().objects; }
+
+unsigned long fake_ibverbs_count(const char* what) {
+    World& world = World::get();
+    const std::map<std::string, std::atomic<uint64_t>*> all{{"lost", &world.lost},
+                                                            {"resent", &world.resent},
+                                                            {"duplicate", &world.duplicate},
+                                                            {"rnr", &world.rnr},
+                                                            {"reordered", &world.reordered}};
+    const auto found = all.find(what);
+    return found == all.end() ? 0 : found->second->load();
+}
