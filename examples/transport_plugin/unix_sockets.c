@@ -1,7 +1,7 @@
 /* unix_sockets.c: a transport plugin over Unix sockets. It connects ranks of one machine, also if Weft counts them as
  * different hosts.
  *
- * WEFT_TRANSPORT_PLUGIN=$PWD/libunix_sockets.so WEFT_TRANSPORTS=^shm weft perf all_reduce -n 2
+ * WEFT_TRANSPORT_PLUGIN=$PWD/libunix_sockets.so WEFT_TRANSPORTS=^shm weft run -n 2 weft perf all_reduce
  *
  * Each connection is a stream: the secret, then for each message a header and its bytes. The socket's buffer is the flow
  * control, so slots are the sender's memory. One-sided access copies between processes (process_vm_writev). */
