@@ -175,7 +175,8 @@ typedef struct {
 typedef struct {
     size_t size;    /* sizeof(weftTrainPiece_t) of the caller */
     void* values;   /* for the optimizer: valid as long as the object */
-    void* gradient; /* the reduced gradient, or NULL if there is none or an iteration is open */
+    void* gradient; /* the reduced gradient, or NULL if there is none or an iteration is open. Each time at one address,
+                       where zeros are while there is none */
     size_t begin;   /* element of the parameter */
     size_t count;   /* elements; may be 0 */
 } weftTrainPiece_t;
@@ -188,13 +189,14 @@ typedef struct {
     size_t size;               /* sizeof(weftTrainShardStats_t) of the caller */
     uint64_t gatheredElements; /* of all gathers, in whole units without padding */
     uint64_t reducedElements;  /* of all reduce-scatters, likewise */
-    size_t shardBytes;         /* memory for this rank's values and gradients */
-    size_t wholeBytes;         /* memory for whole units, whole gradients and messages */
+    size_t shardBytes;         /* memory that it has now for this rank's values and gradients */
+    size_t wholeBytes;         /* likewise for whole units, whole gradients and messages */
     /* Bytes of messages, as if each part went to its rank directly. remote: of those, with ranks of other hosts */
     uint64_t gatheredBytes;       /* received from other ranks by gathers */
     uint64_t gatheredRemoteBytes; /* likewise */
     uint64_t reducedBytes;       /* sent to other ranks by reduce-scatters, without the sums over copies of the model */
     uint64_t reducedRemoteBytes; /* likewise */
+    size_t mostBytes;            /* the most memory of shardBytes and wholeBytes together at once, since creation */
 } weftTrainShardStats_t;
 #define WEFT_TRAIN_SHARD_STATS_INITIALIZER \
     { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -687,7 +689,10 @@ WEFT_API weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int un
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t stream);
 
-/* Drops the reduced gradients of `shard`, so that the next reduction does not add to them.
+/* Drops the reduced gradients of `shard`, so that the next reduction does not add to them. Host memory of gradients is
+ * given back to the system until the next reduction, as with zero_grad(set_to_none=True) of PyTorch: for whole gradients
+ * weftTrainShardFinish has done so. The addresses of pieces stay valid for the next reduction's results. Meanwhile they
+ * must not be written, and zeros are read. A device's memory stays allocated.
  * Errors: weftInvalidUsage (an iteration is open).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);

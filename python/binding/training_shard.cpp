@@ -81,7 +81,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         check(weftTrainShardGetStats(handle(), &stats));
         return nb::make_tuple(stats.gatheredElements, stats.reducedElements, stats.shardBytes, stats.wholeBytes,
                               stats.gatheredBytes, stats.gatheredRemoteBytes, stats.reducedBytes,
-                              stats.reducedRemoteBytes);
+                              stats.reducedRemoteBytes, stats.mostBytes);
     }
     // The memory lives as long as arrays over it.
     void close() {

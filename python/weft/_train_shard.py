@@ -62,12 +62,13 @@ class Stats(NamedTuple):
 
     gathered_elements: int  #: of whole units
     reduced_elements: int  #: of whole units
-    shard_bytes: int  #: for this rank's values and gradients
-    whole_bytes: int  #: for whole units, whole gradients and messages
+    shard_bytes: int  #: memory that it has now for this rank's values and gradients
+    whole_bytes: int  #: likewise for whole units, whole gradients and messages
     gathered_bytes: int  #: received from other ranks by gathers
     gathered_remote_bytes: int  #: of those, from other hosts
     reduced_bytes: int  #: sent to other ranks by reduce-scatters
     reduced_remote_bytes: int  #: of those, to other hosts
+    most_bytes: int  #: the most memory of both at once, since creation
 
 
 class _Form(NamedTuple):

@@ -135,6 +135,8 @@ class DeviceSpace : public MemorySpace {
         WEFT_TRY(called(weftMemAlloc(&memory, bytes)));
         return memory;
     }
+    bool discard(void*, size_t) override { return false; }
+    Status back(void*, size_t) override { return ok(); }
 
   private:
     Status load_kernels() {

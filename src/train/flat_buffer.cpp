@@ -13,6 +13,7 @@ Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
     buffer.data_ = *memory;
     buffer.bytes_ = bytes;
     buffer.space_ = &space;
+    space.add_held(bytes);
     if (space.on_device()) WEFT_TRY(space.zero(buffer.data_, bytes));
     return buffer;
 }
@@ -21,6 +22,21 @@ FlatBuffer::~FlatBuffer() {
     if (!data_) return;
     (void)space_->synchronize();
     (void)weftMemFree(data_);
+    space_->remove_held(held());
+}
+
+void FlatBuffer::discard() {
+    if (!data_ || discarded_ || !space_->discard(data_, bytes_)) return;
+    discarded_ = true;
+    space_->remove_held(bytes_);
+}
+
+Status FlatBuffer::back() {
+    if (!discarded_) return ok();
+    WEFT_TRY(space_->back(data_, bytes_));
+    discarded_ = false;
+    space_->add_held(bytes_);
+    return ok();
 }
 
 }  // namespace weft::internal::train

@@ -1,4 +1,7 @@
 // host_space.cpp: memory of the host (memory_space.hpp).
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <cstring>
 
 #include "src/base/arithmetic.hpp"
@@ -10,6 +13,9 @@
 namespace weft::internal::train {
 
 namespace {
+
+// Of kernels since 5.14; older ones refuse it.
+constexpr int populate_for_writing = 23;
 
 // Of float64: rounded to fp32 first, as PyTorch does.
 void narrow(void* small, weftDataType_t type, const double* large, size_t count) {
@@ -86,9 +92,26 @@ class HostSpace : public MemorySpace {
         WEFT_TRY(called(weftHostAlloc(&memory, bytes)));
         return memory;
     }
+    // It is whole pages of a shared segment, which other processes may map: the pages are freed for all of them.
+    bool discard(void* memory, size_t bytes) override { return madvise(memory, bytes, MADV_REMOVE) == 0; }
+    Status back(void* memory, size_t bytes) override {
+        int result = 0;
+        do result = madvise(memory, bytes, populate_for_writing);
+        while (result != 0 && errno == EINTR);
+        if (result == 0 || errno == EINVAL) return ok();
+        return fail(error::memory_arena, "{} bytes of memory that were given back cannot be allocated again: {}", bytes,
+                    errno_text(errno));
+    }
 };
 
 }  // namespace
+
+void MemorySpace::add_held(size_t bytes) {
+    const size_t held = held_ += bytes;
+    size_t most = most_held_;
+    while (held > most && !most_held_.compare_exchange_weak(most, held)) {
+    }
+}
 
 std::unique_ptr<MemorySpace> host_space() { return std::make_unique<HostSpace>(); }
 

@@ -1,5 +1,6 @@
 // memory_space.hpp: where a training object's memory lies, and the copies there: host memory, or one CUDA device.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -56,6 +57,20 @@ class MemorySpace {
     virtual Status synchronize() = 0;
     // Not zeroed on a device.
     virtual Result<void*> allocate(size_t bytes) = 0;
+    // Frees the pages of memory that allocate() has returned, which stays mapped. Returns whether it did: a device keeps
+    // its memory.
+    virtual bool discard(void* memory, size_t bytes) = 0;
+    // Zeroed pages for discarded memory. Without this call its first use makes them, or kills the process.
+    virtual Status back(void* memory, size_t bytes) = 0;
+
+    // Bytes of FlatBuffers with pages: now, and the most at once. Thread-safe.
+    size_t held() const { return held_; }
+    size_t most_held() const { return most_held_; }
+    void add_held(size_t bytes);
+    void remove_held(size_t bytes) { held_ -= bytes; }
+
+  private:
+    std::atomic<size_t> held_{0}, most_held_{0};
 };
 
 std::unique_ptr<MemorySpace> host_space();

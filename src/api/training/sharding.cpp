@@ -353,7 +353,8 @@ weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_
                                             found.gathered.bytes,
                                             found.gathered.remote_bytes,
                                             found.reduced.bytes,
-                                            found.reduced.remote_bytes};
+                                            found.reduced.remote_bytes,
+                                            found.most_bytes};
         return write_struct("weftTrainShardGetStats", "stats", made, first_stats_size,
                             "WEFT_TRAIN_SHARD_STATS_INITIALIZER", stats);
     });

@@ -25,7 +25,8 @@ size_t QuantizedShards::message_bytes(const UnitLayout& layout) const { return c
 
 Status QuantizedShards::reserve(const UnitLayout& layout, size_t messages, size_t shards) {
     const size_t bytes = messages * message_bytes(layout);
-    numbers_.resize(std::max(numbers_.size(), shards * most_elements(layout)));
+    const size_t numbers_bytes = shards * most_elements(layout) * sizeof(float);
+    if (numbers_bytes > numbers_.bytes()) WEFT_TRY(allocate(*space_, numbers_bytes, numbers_));
     if (bytes <= received_.bytes()) return ok();
     WEFT_TRY(allocate(*space_, bytes, sent_));
     return allocate(*space_, bytes, received_);
@@ -48,17 +49,17 @@ Status QuantizedGather::reserve(const std::vector<Unit>& units) {
 Status QuantizedGather::run(const Peers& peers, const Unit& unit, std::byte* gathered) {
     const UnitLayout &own = unit.layout, &whole = unit.forms.whole;
     const size_t bytes = message_bytes(whole);
-    float* numbers = numbers_.data();
+    float* numbers = floats();
     for (const Segment& segment : own.segments()) {
         const size_t count = segment.counts[size_t(peers.rank())];
         read_numbers(numbers, unit.shard.data() + segment.shard_offsets[size_t(peers.rank())], count, segment.type);
         numbers += count;
     }
-    codec_->encode({numbers_.data(), elements(own, peers.rank())}, sent_.data());
+    codec_->encode({floats(), elements(own, peers.rank())}, sent_.data());
     WEFT_TRY(peers.all_gather(sent_.data(), received_.data(), bytes));
     for (int rank = 0; rank < peers.ranks(); ++rank) {
-        codec_->decode(received_.data() + size_t(rank) * bytes, {numbers_.data(), elements(whole, rank)});
-        write_shard(whole, rank, numbers_.data(), gathered + size_t(rank) * whole.shard_bytes());
+        codec_->decode(received_.data() + size_t(rank) * bytes, {floats(), elements(whole, rank)});
+        write_shard(whole, rank, floats(), gathered + size_t(rank) * whole.shard_bytes());
     }
     return ok();
 }
@@ -73,7 +74,7 @@ Status QuantizedReduction::reserve(const std::vector<Unit>& units, int hosts) {
 }
 
 void QuantizedReduction::encode(const UnitLayout& layout, int rank, const WholeGradient& gradient, std::byte* message) {
-    float* numbers = numbers_.data();
+    float* numbers = floats();
     for (size_t s = 0; s < layout.segments().size(); ++s) {
         const Segment& segment = layout.segments()[s];
         size_t before = 0;
@@ -82,14 +83,14 @@ void QuantizedReduction::encode(const UnitLayout& layout, int rank, const WholeG
         read_numbers(numbers, gradient.segments[s] + before * size_of(segment.type), count, segment.type);
         numbers += count;
     }
-    codec_->encode({numbers_.data(), elements(layout, rank)}, message);
+    codec_->encode({floats(), elements(layout, rank)}, message);
 }
 
 void QuantizedReduction::add_up(const std::byte* messages, size_t stride, int count, std::span<float> sum) {
     codec_->decode(messages, sum);
     for (int i = 1; i < count; ++i) {
-        codec_->decode(messages + size_t(i) * stride, {numbers_.data(), sum.size()});
-        for (size_t k = 0; k < sum.size(); ++k) sum[k] += numbers_[k];
+        codec_->decode(messages + size_t(i) * stride, {floats(), sum.size()});
+        for (size_t k = 0; k < sum.size(); ++k) sum[k] += floats()[k];
     }
 }
 
@@ -101,7 +102,7 @@ Status QuantizedReduction::run(const ShardGroups& groups, const UnitLayout& layo
     const size_t bytes = message_bytes(layout), most = most_elements(layout);
     const auto sum_for = [&](int host) {
         const int rank = host * members + first.rank();
-        return std::span(numbers_.data() + size_t(host + 1) * most, elements(layout, rank));
+        return std::span(floats() + size_t(host + 1) * most, elements(layout, rank));
     };
     // A member gets the parts of the ranks with its place on all hosts.
     for (int member = 0; member < members; ++member)

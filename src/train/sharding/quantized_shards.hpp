@@ -26,7 +26,6 @@ class QuantizedShards {
     bool used() const { return codec_ != nullptr; }
     // All messages have the bytes of the largest one.
     size_t message_bytes(const UnitLayout& layout) const;
-    size_t bytes() const { return sent_.bytes() + received_.bytes() + sizeof(float) * numbers_.size(); }
 
   protected:
     // `messages`: of a call. `shards`: numbers of so many shards are kept.
@@ -38,8 +37,10 @@ class QuantizedShards {
 
     MemorySpace* space_;
     std::unique_ptr<Codec> codec_;  // null: not used
+    float* floats() { return reinterpret_cast<float*>(numbers_.data()); }
+
     FlatBuffer sent_, received_;
-    std::vector<float> numbers_;
+    FlatBuffer numbers_;
 };
 
 class QuantizedGather : public QuantizedShards {

@@ -230,15 +230,13 @@ ParameterShard Sharded::shard(int number) const {
 }
 
 ShardingCounters Sharded::counters() const {
-    ShardingCounters counters{gathers_.elements(),
-                              gradients_.elements(),
-                              gathers_.traffic(),
-                              gradients_.traffic(),
-                              0,
-                              gathers_.bytes() + gradients_.bytes() + staging_.bytes()};
+    ShardingCounters counters{
+        gathers_.elements(), gradients_.elements(), gathers_.traffic(), gradients_.traffic(), 0, 0,
+        space_->most_held()};
     for (const Unit& unit : units_)
         counters.shard_bytes +=
-            unit.shard.bytes() + unit.gradient.shard.bytes() + unit.gradient.partial.bytes() + unit.secondary.bytes();
+            unit.shard.held() + unit.gradient.shard.held() + unit.gradient.partial.held() + unit.secondary.held();
+    counters.whole_bytes = space_->held() - counters.shard_bytes;
     return counters;
 }
 

@@ -34,6 +34,11 @@ Status UnitReduction::reserve(const std::vector<Unit>& units, int hosts) {
         converted_);
 }
 
+void UnitReduction::discard() {
+    sum_.discard();
+    converted_.discard();
+}
+
 GradientDivision UnitReduction::division(weftDataType_t type) const {
     const int ranks = groups_->all().ranks();
     return gradient_division(type, ranks, divisor_ > 0 ? divisor_ : ranks);
@@ -47,6 +52,7 @@ Status UnitReduction::over_shards(Unit& unit, const ReductionPlan& plan, const s
                                   std::byte* staging) {
     const bool staged = staging_bytes(unit) > 0;
     if (staged) WEFT_TRY(stage(unit, gradient, staging));
+    if (!in_place(unit, plan)) WEFT_TRY(sum_.back());
     const std::byte* const source = staged ? staging : gradient;
     if (!groups_->has_replicas()) {
         std::byte* const to = in_place(unit, plan) ? unit.gradient.shard.data() : sum_.data();
@@ -85,6 +91,7 @@ Status UnitReduction::keep(Unit& unit, const ReductionPlan& plan, const std::byt
     const UnitLayout& layout = unit.forms.gradient;
     if (!converts(unit.forms.reduced, layout)) return add(layout, shard, reduced);
     const weftDataType_t type = layout.segments()[0].type;
+    if (plan.adds_gradient) WEFT_TRY(converted_.back());
     std::byte* const to = plan.adds_gradient ? converted_.data() : shard;
     WEFT_TRY(space_->convert(to, type, reduced, unit.forms.reduced.segments()[0].type,
                              layout.shard_bytes() / size_of(type)));
