@@ -852,8 +852,9 @@ WEFT_API weftResult_t weftTrainCheckpointAbort(weftTrainCheckpoint_t checkpoint)
  *                   returns the result. The memory may be changed or freed after either
  * A save in the background ends before the next save, load or export begins, which returns its error. Ranks wait for
  * the slowest one at most for the communicator's timeoutMs.
- * Errors: weftInvalidArgument, weftInvalidUsage (the folder has a complete checkpoint), weftMismatch (boxes that
- * overlap, differ or leave gaps), weftSystemError (a full disk, no permission), weftRemoteError, weftTimeout.
+ * Errors: weftInvalidArgument, weftInvalidUsage (the folder has a complete checkpoint, or another save writes there),
+ * weftMismatch (boxes that overlap, differ or leave gaps), weftSystemError (a full disk, no permission),
+ * weftRemoteError, weftTimeout.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainCheckpointSave(weftTrainCheckpoint_t checkpoint, const char* folder,
                                               const weftTrainBox_t* boxes, size_t boxCount,
