@@ -560,8 +560,9 @@ typedef struct {
     }
 
 /* Makes the hook of `config` and writes it to `compressor`. No communication. It serves one weftTrainDdp at a time,
- * from its first bucket to weftTrainDdpDestroy; another one is the error train.compressor. In its config, hook is
- * weftTrainHookCompress and hookContext the compressor, which outlives it.
+ * from weftTrainDdpCreate to weftTrainDdpDestroy. The creation of another one, or of one with another model than its
+ * state's, is the error train.compressor on all ranks. In its config, hook is weftTrainHookCompress and hookContext
+ * the compressor, which outlives it.
  * config  settings; config.method chooses what the others mean. Sizes are in bytes and counts in elements
  * Errors: weftInvalidArgument.
  * Thread-safe. */
