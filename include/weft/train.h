@@ -199,7 +199,7 @@ typedef struct {
     size_t mostBytes;            /* the most memory of shardBytes and wholeBytes together at once, since creation */
 } weftTrainShardStats_t;
 #define WEFT_TRAIN_SHARD_STATS_INITIALIZER \
-    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Saves and loads the checkpoints of a job. */
 typedef struct weftTrainCheckpoint* weftTrainCheckpoint_t;
