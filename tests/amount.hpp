@@ -25,14 +25,18 @@ namespace weft::internal::test {
 #endif
 inline constexpr bool sanitized = WEFT_TEST_ASAN || WEFT_TEST_TSAN;
 
-// Fewer ranks, sizes and rounds, some of every kind: under sanitizers, where everything is many times slower, and in
-// tools/test without --nightly. WEFT_TEST_SMALL_PURE means only tests whose row in meson.build sets WEFT_TEST_PURE: their
-// result depends on nothing but the sources.
+// Fewer ranks, sizes and rounds, some of every kind, drawn at random: under sanitizers, where everything is many times
+// slower, and in tools/test without --nightly. WEFT_TEST_SMALL_LONG means only tests whose row in meson.build sets
+// WEFT_TEST_LONG: a drawn part of their cases finds a fault in some push soon, and all of them take minutes.
 inline bool small() {
     static const bool set =
         std::getenv("WEFT_TEST_SMALL") != nullptr ||
-        (std::getenv("WEFT_TEST_SMALL_PURE") != nullptr && std::getenv("WEFT_TEST_PURE") != nullptr);
+        (std::getenv("WEFT_TEST_SMALL_LONG") != nullptr && std::getenv("WEFT_TEST_LONG") != nullptr);
     return set;
+}
+// Whether a small test skips so many ranks: all but the `usual` number under a sanitizer, half of the others elsewhere.
+inline bool skips_ranks(int ranks, int usual, std::mt19937& random) {
+    return small() && ranks != usual && (sanitized || random() % 2 != 0);
 }
 
 // The seed of this process's random numbers: WEFT_TEST_SEED, or a drawn one, which is printed.

@@ -42,6 +42,12 @@ inline weftErrorInfo_t last_error(weftComm_t comm = nullptr) {
     return info;
 }
 
+// Of this thread's newest error.
+inline std::string newest_id() { return last_error().id; }
+// The same, or the whole text, if a call failed. Empty: it did not.
+inline std::string id_of(weftResult_t result) { return result == weftSuccess ? "" : newest_id(); }
+inline std::string text_of(weftResult_t result) { return result == weftSuccess ? "" : weftGetLastError(nullptr); }
+
 // The id at the end of a text: of weftGetLastError, or of a line of a log. Empty: it has none.
 inline std::string id_in(const std::string& text) {
     const size_t begin = text.rfind('[');

@@ -163,11 +163,14 @@ typedef struct {
     int reduceBits;    /* 4 or 8: gradients are sent so, within the host and then between hosts, and added up in
                           float32. 0: exactly */
     size_t blockCount; /* elements of a block, 1 to 65536 */
+    int shardsOnHost;  /* with onDevice, 1: this rank's values and reduced gradients lie in pinned host memory (CPU
+                          offload), so that the optimizer runs on the host; units and whole gradients lie on the device.
+                          Without onDevice they lie in host memory in any case */
 } weftTrainShardConfig_t;
 #define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
     {                                                                                                         \
         sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256            \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0         \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
@@ -196,10 +199,11 @@ typedef struct {
     uint64_t gatheredRemoteBytes; /* likewise */
     uint64_t reducedBytes;       /* sent to other ranks by reduce-scatters, without the sums over copies of the model */
     uint64_t reducedRemoteBytes; /* likewise */
+    size_t hostBytes;            /* of shardBytes, host memory */
     size_t mostBytes;            /* the most memory of shardBytes and wholeBytes together at once, since creation */
 } weftTrainShardStats_t;
 #define WEFT_TRAIN_SHARD_STATS_INITIALIZER \
-    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Saves and loads the checkpoints of a job. */
 typedef struct weftTrainCheckpoint* weftTrainCheckpoint_t;
@@ -684,7 +688,9 @@ WEFT_API weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int un
 
 /* Ends an iteration of `shard`: blocks until all reductions are done. All units are released, and their gradients
  * reduced. Values may be changed then, by weftTrainShardGetPiece.
- * stream  NULL, or the CUDA stream that changes them: it waits for the reductions. On a device the call does not block
+ * stream  NULL, or the CUDA stream that changes them: it waits for the reductions. On a device the call does not block,
+ *         except with config.shardsOnHost: then it returns when the gradients are in host memory, and no copy reads the
+ *         values any more
  * Errors: weftInvalidUsage (a unit is gathered, a gradient is not reduced), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound. */
@@ -699,7 +705,8 @@ WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t 
 WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);
 
 /* Writes to `piece` this rank's part of parameter number `parameter` of `shard`: host or device memory, elements. Change
- * the values between weftTrainShardFinish and the next weftTrainShardGather.
+ * the values between weftTrainShardFinish and the next weftTrainShardGather. With config.shardsOnHost the memory is
+ * pinned host memory: the host changes it.
  * Errors: weftInvalidArgument (no such parameter, piece was not initialised).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardGetPiece(weftTrainShard_t shard, int parameter, weftTrainPiece_t* piece);

@@ -7,6 +7,7 @@
 #include "python/binding/bindings.hpp"
 #include "python/binding/call.hpp"
 #include "python/binding/collector.hpp"
+#include "python/binding/memory_view.hpp"
 
 namespace weft::python {
 
@@ -100,14 +101,8 @@ void bind_memory(nb::module_& module) {
         .def(nb::init<size_t>(), nb::arg("bytes"), InFrame())
         .def("__len__", &DeviceMemory::bytes, InFrame())
         .def_prop_ro("address", &DeviceMemory::address)
-        .def_prop_ro("__cuda_array_interface__", [](const DeviceMemory& memory) {
-            nb::dict facts;
-            facts["shape"] = nb::make_tuple(memory.bytes());
-            facts["typestr"] = "|u1";
-            facts["data"] = nb::make_tuple(memory.address(), false);
-            facts["version"] = 3;
-            return facts;
-        });
+        .def_prop_ro("__cuda_array_interface__",
+                     [](const DeviceMemory& memory) { return cuda_array_interface(memory.data(), memory.bytes()); });
     nb::class_<Registration>(module, "Registration", nb::type_slots(collected<Registration>()),
                              nb::is_weak_referenceable())
         .def(nb::init<nb::object, nb::handle>(), InFrame())

@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/binding/memory_view.hpp"
+#include "python/binding/stream.hpp"
 #include "python/binding/training_object.hpp"
 
 namespace weft::python {
@@ -25,6 +26,8 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
                     read.push_back(unit_of(nb::cast<nb::tuple>(units[u]), tensors[u]));
                 config = config_of(settings);
                 types_ = {config.parameterType, config.outputType};
+                on_device_ = config.onDevice != 0;
+                pieces_on_device_ = on_device_ && config.shardsOnHost == 0;
             },
             [&](weftComm_t own, weftTrainShard_t* made) {
                 return weftTrainShardCreate(made, own, read.data(), read.size(), &config);
@@ -35,22 +38,27 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         arrays_.clear();  // each rank has its shard now
     }
 
-    void gather(int unit) {
+    // stream: None, or the CUDA stream that uses the unit.
+    void gather(int unit, nb::handle stream) {
+        const StreamArgument on(stream);
         open_ = true;
-        run([&](weftTrainShard_t own) { return weftTrainShardGather(own, unit, nullptr); });
+        run([&](weftTrainShard_t own) { return weftTrainShardGather(own, unit, on.handle); });
     }
-    void release(int unit, bool backward) {
-        check(weftTrainShardRelease(handle(), unit, backward ? weftTrainBackward : weftTrainForward, nullptr));
+    void release(int unit, bool backward, nb::handle stream) {
+        const StreamArgument on(stream);
+        check(weftTrainShardRelease(handle(), unit, backward ? weftTrainBackward : weftTrainForward, on.handle));
     }
-    void reduce_scatter(int unit, bool accumulate) {
+    void reduce_scatter(int unit, bool accumulate, nb::handle stream) {
+        const StreamArgument on(stream);
         open_ = true;
         run([&](weftTrainShard_t own) {
             return weftTrainShardReduceScatter(own, unit, accumulate ? weftTrainAccumulate : weftTrainSynchronize,
-                                               nullptr);
+                                               on.handle);
         });
     }
-    void finish() {
-        run([](weftTrainShard_t own) { return weftTrainShardFinish(own, nullptr); });
+    void finish(nb::handle stream) {
+        const StreamArgument on(stream);
+        run([&](weftTrainShard_t own) { return weftTrainShardFinish(own, on.handle); });
         open_ = false;
     }
     void zero_gradients() { check(weftTrainShardZeroGradients(handle())); }
@@ -81,7 +89,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         check(weftTrainShardGetStats(handle(), &stats));
         return nb::make_tuple(stats.gatheredElements, stats.reducedElements, stats.shardBytes, stats.wholeBytes,
                               stats.gatheredBytes, stats.gatheredRemoteBytes, stats.reducedBytes,
-                              stats.reducedRemoteBytes, stats.mostBytes);
+                              stats.reducedRemoteBytes, stats.hostBytes, stats.mostBytes);
     }
     // The memory lives as long as arrays over it.
     void close() {
@@ -96,6 +104,8 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         if (--views_ == 0 && refuses_calls()) end(false);
     }
 
+    bool on_device() const { return on_device_; }
+    bool pieces_on_device() const { return pieces_on_device_; }
     // Of a registered parameter.
     size_t count_of(int number) const { return facts_[size_t(number)].first; }
     size_t item_bytes_of(int number) const { return bytes_of(facts_[size_t(number)].second); }
@@ -115,9 +125,6 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
             tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
             if (!tensor.name) throw nb::python_error();
             Array data(without_autograd(parts[1]), tensor.name, Access::read);
-            if (data.on_device())
-                refuse("python.device", std::string("the array of ") + tensor.name +
-                                            " lies on a device. Sharded training takes host memory");
             tensor.data = data.data();
             tensor.count = data.count();
             tensor.datatype = data.type();
@@ -139,6 +146,8 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     }
     static weftTrainShardConfig_t config_of(const nb::dict& settings) {
         weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+        config.onDevice = nb::cast<bool>(settings["on_device"]) ? 1 : 0;
+        config.shardsOnHost = nb::cast<bool>(settings["shards_on_host"]) ? 1 : 0;
         config.sharding = nb::cast<bool>(settings["rows"]) ? weftTrainShardRows : weftTrainShardFlat;
         config.stage = weftTrainStage_t(nb::cast<int>(settings["stage"]));
         config.shardRanks = nb::cast<int>(settings["shard_ranks"]);
@@ -159,15 +168,26 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
     std::vector<std::pair<size_t, weftDataType_t>> facts_;  // elements and type of each parameter
     // Of whole parameters, and of reduced gradients. weftNumTypes: the parameter's own.
     std::pair<weftDataType_t, weftDataType_t> types_{weftNumTypes, weftNumTypes};
+    bool on_device_ = false, pieces_on_device_ = false;
     int views_ = 0;      // of its memory, which Python holds
     bool open_ = false;  // an iteration has begun
 };
+
+nb::object memory_of(const nb::object& self, bool on_device, void* data, size_t bytes) {
+    return on_device ? MemoryView<Shard, true>::make(self, data, bytes) : MemoryView<Shard>::make(self, data, bytes);
+}
+
+nb::object whole_of(const nb::object& self, int number, void* (Shard::*find)(int)) {
+    Shard& shard = nb::cast<Shard&>(self);
+    void* const memory = (shard.*find)(number);
+    return memory_of(self, shard.on_device(), memory, shard.whole_bytes_of(number));
+}
 
 nb::tuple piece_of(const nb::object& self, int number) {
     Shard& shard = nb::cast<Shard&>(self);
     const weftTrainPiece_t piece = shard.piece(number);
     const auto memory = [&](void* data, size_t item_bytes) {
-        return MemoryView<Shard>::make(self, data, piece.count * item_bytes);
+        return memory_of(self, shard.pieces_on_device(), data, piece.count * item_bytes);
     };
     return nb::make_tuple(memory(piece.values, shard.item_bytes_of(number)),
                           piece.gradient ? memory(piece.gradient, shard.gradient_item_bytes_of(number)) : nb::none(),
@@ -178,29 +198,26 @@ nb::tuple piece_of(const nb::object& self, int number) {
 
 void bind_training_shard(nb::module_& module) {
     MemoryView<Shard>::bind(module, "ShardMemory");
+    MemoryView<Shard, true>::bind(module, "ShardDeviceMemory");
+    // The device of an array's memory, or -1 for host memory, and the name of its dtype.
+    module.def("array_facts", [](nb::handle x, const std::string& name) {
+        const Array array(without_autograd(x), name.c_str(), Access::read);
+        return nb::make_tuple(array.device(), name_of(array.type()));
+    });
     nb::class_<Shard>(module, "Shard", nb::type_slots(collected<Shard>()), nb::is_weak_referenceable())
         .def(nb::init<nb::object, const nb::list&, const nb::dict&, const nb::object&>(), nb::arg("comm"),
              nb::arg("units"), nb::arg("settings"), nb::arg("refused").none(), InFrame())
-        .def("_gather", &Shard::gather, InFrame())
-        .def("_release", &Shard::release, InFrame())
-        .def("_reduce_scatter", &Shard::reduce_scatter, InFrame())
-        .def("_finish", &Shard::finish, InFrame())
+        .def("_gather", &Shard::gather, nb::arg("unit"), nb::arg("stream").none(), InFrame())
+        .def("_release", &Shard::release, nb::arg("unit"), nb::arg("backward"), nb::arg("stream").none(), InFrame())
+        .def("_reduce_scatter", &Shard::reduce_scatter, nb::arg("unit"), nb::arg("accumulate"),
+             nb::arg("stream").none(), InFrame())
+        .def("_finish", &Shard::finish, nb::arg("stream").none(), InFrame())
         .def("_zero_gradients", &Shard::zero_gradients, InFrame())
         .def(
-            "_parameter",
-            [](nb::object self, int number) {
-                Shard& shard = nb::cast<Shard&>(self);
-                void* const memory = shard.parameter(number);
-                return MemoryView<Shard>::make(self, memory, shard.whole_bytes_of(number));
-            },
+            "_parameter", [](nb::object self, int number) { return whole_of(self, number, &Shard::parameter); },
             InFrame())
         .def(
-            "_gradient",
-            [](nb::object self, int number) {
-                Shard& shard = nb::cast<Shard&>(self);
-                void* const memory = shard.gradient(number);
-                return MemoryView<Shard>::make(self, memory, shard.whole_bytes_of(number));
-            },
+            "_gradient", [](nb::object self, int number) { return whole_of(self, number, &Shard::gradient); },
             InFrame())
         .def("_piece", &piece_of, InFrame())
         .def("_link", &Shard::link, InFrame())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 from ._errors import refuse
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
     shape = getattr(x, "shape", None)
+    if shape is None and hasattr(x, "__cuda_array_interface__"):
+        return tuple(x.__cuda_array_interface__["shape"])
     if shape is None:
         # bytearray, array.array: one dimension.
         return (len(x),)
@@ -40,16 +42,71 @@ def like(x: Any, shape: tuple[int, ...]) -> Any:
     return made.cast(view.format) if elements else made  # type: ignore[call-overload]
 
 
+class Device(NamedTuple):
+    """A CUDA device by its number in this process."""
+
+    id: int
+
+
+class DeviceArray:
+    """Memory of a CUDA device as an array, for libraries that are not known here: cupy.asarray, numba.cuda.as_cuda_array
+    and torch.as_tensor take it without a copy, and so do all calls of weft.
+
+    shape; dtype, the name of it; device.id, the number of its device.
+    """
+
+    _forms = {"float16": "<f2", "float32": "<f4", "float64": "<f8", "bfloat16": "<V2"}
+
+    def __init__(self, memory: Any, shape: tuple[int, ...], dtype: str, device: int) -> None:
+        self._memory = memory
+        self.shape = shape
+        self.dtype = dtype
+        self.device = Device(device)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self._memory.__cuda_array_interface__, "shape": self.shape, "typestr": self._forms[self.dtype]}
+
+
+def form_of(x: Any, device: Optional[int], dtype: str) -> Any:
+    """An array of x's library and dtype, for over(). device: None in host memory."""
+    libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
+    if device is None or "torch" in libraries or "cupy" in libraries:
+        return like(x, (1,))
+    return DeviceArray(None, (1,), dtype, device)
+
+
+def _over_device(x: Any, memory: Any, shape: tuple[int, ...]) -> Any:
+    libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
+    if not len(memory) and not isinstance(x, DeviceArray):  # there is no memory to take
+        return like(x, tuple(max(length, 0) for length in shape))
+    if "torch" in libraries:
+        return sys.modules["torch"].as_tensor(memory, device=x.device).view(x.dtype).view(shape)
+    if "cupy" in libraries:
+        return sys.modules["cupy"].asarray(memory).view(x.dtype).reshape(shape)
+    elements = len(memory) // int(DeviceArray._forms[x.dtype][-1])
+    return DeviceArray(memory, (elements,) if shape == (-1,) else shape, x.dtype, x.device.id)
+
+
 def over(x: Any, memory: Any, shape: tuple[int, ...]) -> Any:
-    """An array of x's dtype and library over memory with the buffer protocol. Other libraries give a memoryview."""
+    """An array of x's dtype and library over memory with the buffer protocol, or of a device. Other libraries give a
+    memoryview, or a DeviceArray."""
+    if hasattr(memory, "__cuda_array_interface__"):
+        return _over_device(x, memory, shape)
     libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
     if "torch" in libraries:
         if not len(memoryview(memory)):  # torch refuses empty memory
             return like(x, tuple(max(length, 0) for length in shape))
         return sys.modules["torch"].frombuffer(memory, dtype=x.dtype).view(shape)
-    if "numpy" in libraries:
+    if "numpy" in libraries or "cupy" in libraries:  # cupy needs numpy
         return sys.modules["numpy"].frombuffer(memory, x.dtype).reshape(shape)
     view = memoryview(memory)
+    if isinstance(x, DeviceArray):
+        code = {"float16": "e", "float32": "f", "float64": "d"}.get(x.dtype)
+        return view.cast(code) if code and len(view) else view  # type: ignore[call-overload]
     form = getattr(x, "format", None) or getattr(x, "typecode", None)
     return view.cast(form) if form and len(view) else view
 

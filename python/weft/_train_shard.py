@@ -17,11 +17,12 @@ Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 class Unit(Mapping[str, Any]):
     """A gathered unit: names of parameters, and whole arrays. They are valid until it is released; `with` does that."""
 
-    def __init__(self, shard: "Shard", number: int, names: list[str], backward: bool) -> None:
+    def __init__(self, shard: "Shard", number: int, names: list[str], backward: bool, stream: Any) -> None:
         self._shard = shard
         self._number = number
         self._names = names
         self._backward = backward
+        self._stream = stream
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._names:
@@ -45,8 +46,8 @@ class Unit(Mapping[str, Any]):
             self.release()
 
     def release(self) -> None:
-        """Its arrays must not be used any more. Does not wait."""
-        self._shard._release(self._number, self._backward)
+        """Its arrays must not be used any more, by later work of its stream on a device. Does not wait."""
+        self._shard._release(self._number, self._backward, self._stream)
 
 
 class Piece(NamedTuple):
@@ -68,6 +69,7 @@ class Stats(NamedTuple):
     gathered_remote_bytes: int  #: of those, from other hosts
     reduced_bytes: int  #: sent to other ranks by reduce-scatters
     reduced_remote_bytes: int  #: of those, to other hosts
+    host_bytes: int  #: of shard_bytes, host memory
     most_bytes: int  #: the most memory of both at once, since creation
 
 
@@ -81,11 +83,16 @@ class _Form(NamedTuple):
 
 
 class Shard(_Training, _weft.Shard):
-    """A registered model in host memory of which each rank has a part: of optimizer states, gradients or parameters.
+    """A registered model of which each rank has a part: of optimizer states, gradients or parameters.
 
     All ranks of comm make it with the same units, names, shapes, dtypes and settings. Then each has its part of the
     values of rank 0. It does not keep the arrays. They are numpy's or torch's, or have the buffer protocol; other
     ranks than 0 may pass arrays of any values.
+
+    If all arrays lie on the CUDA device of comm, so does the model. They are torch's or cupy's, or have
+    __cuda_array_interface__ or DLPack. Whole parameters, gradients and pieces are arrays of the same library over the
+    device's memory, or DeviceArrays, which other libraries take. Give the CUDA stream of the computation to each call:
+    the call enqueues its work and does not block. None is the legacy default stream there.
 
     units: names of units, and for each one names of parameters and arrays. Mappings, or pairs. In the order of the
         forward pass. Names of parameters are different in all units.
@@ -100,6 +107,8 @@ class Shard(_Training, _weft.Shard):
     gather_bits: 8: shards are gathered as int8 (ZeRO++); 0: exactly.
     reduce_bits: 4 or 8: gradients are sent so, within the host and then between hosts; 0: exactly.
     block_count: elements that share a scale.
+    shards_on_host: the pieces of a model on a device lie in pinned host memory (CPU offload), as arrays of torch, numpy
+        or memoryviews: an Optimizer of host memory updates them. finish() then blocks until the gradients are there.
 
     `with` closes it, or ends it on all ranks if an exception leaves the block.
     One thread at a time uses it; abort may come from any thread. After a failed call of a communicator it has ended on
@@ -122,8 +131,10 @@ class Shard(_Training, _weft.Shard):
         gather_bits: int = 0,
         reduce_bits: int = 0,
         block_count: int = 256,
+        shards_on_host: bool = False,
     ) -> None:
         self._parameters: dict[str, int] = {}
+        self._devices: dict[int, str] = {}  # of the arrays: -1: host memory; with the name of one
         self._forms: list[_Form] = []
         self._types = (parameter_type, output_type)
         self._units: dict[str, tuple[int, list[str]]] = {}
@@ -138,12 +149,14 @@ class Shard(_Training, _weft.Shard):
             if not isinstance(reshard_ranks, int):
                 for name in reshard_ranks:
                     self._unit(name)
+            self._check_devices(comm)
             if sharding not in ("flat", "rows"):
                 raise refuse("python.value", f"sharding is {sharding!r}; it must be flat or rows")
         except Exception as error:
             refused = error
         settings: dict[str, Any] = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
         settings.update(gather_bits=gather_bits, reduce_bits=reduce_bits, block_count=block_count)
+        settings.update(on_device=any(each >= 0 for each in self._devices), shards_on_host=shards_on_host)
         types = {"parameter_type": parameter_type, "reduce_type": reduce_type, "output_type": output_type}
         settings.update({name: None if each is None else _name(each) for name, each in types.items()})
         super().__init__(comm, entries, settings, refused)
@@ -153,10 +166,25 @@ class Shard(_Training, _weft.Shard):
         for name, x in pairs:
             shape = _results.shape_of(x)
             self._parameters[name] = len(self._forms)
-            form = _results.like(x, (1,))
+            device, dtype = _weft.array_facts(x, name)
+            self._devices.setdefault(device, name)
+            form = _results.form_of(x, None if device < 0 else device, dtype)
             self._forms.append(_Form(shape, form, *(_in_type(form, each) for each in self._types)))
             entries.append((name, x, shape[0] if shape else 0))
         return entries
+
+    def _check_devices(self, comm: Communicator) -> None:
+        if len(self._devices) > 1:
+            one, other = list(self._devices.items())[:2]
+            places = [f"{name} lies {'in host memory' if at < 0 else f'on cuda:{at}'}" for at, name in (one, other)]
+            raise refuse("python.device", f"{places[0]}, but {places[1]}. Put all arrays of the model on one device")
+        for device, name in self._devices.items():
+            if device >= 0 and device != comm.device:
+                raise refuse(
+                    "python.device",
+                    f"{name} lies on cuda:{device}, but the device of comm is cuda:{comm.device}. "
+                    "Pass arrays of that device",
+                )
 
     def _unit(self, unit: Union[str, int]) -> int:
         if not isinstance(unit, str):
@@ -184,14 +212,15 @@ class Shard(_Training, _weft.Shard):
         """The names of all parameters."""
         return list(self._parameters)
 
-    def gather(self, unit: Union[str, int], *, backward: bool = False) -> Unit:
+    def gather(self, unit: Union[str, int], *, backward: bool = False, stream: Any = None) -> Unit:
         """Gathers a whole unit and blocks until it is there. All ranks gather the same units in one order.
 
         ``with shard.gather(name) as values:`` releases it. backward: no rank needs it in this iteration any more then.
+        stream: on a device, the CUDA stream that uses the unit and releases it: it waits, and the call does not block.
         """
         number = self._unit(unit)
-        self._gather(number)
-        return Unit(self, number, list(self._units.values())[number][1], backward)
+        self._gather(number, stream)
+        return Unit(self, number, list(self._units.values())[number][1], backward, stream)
 
     def parameter(self, parameter: Union[str, int]) -> Any:
         """A whole parameter as an array of its shape. Its unit is gathered; it is valid until that is released."""
@@ -200,29 +229,35 @@ class Shard(_Training, _weft.Shard):
         return _results.over(self._forms[number].whole, memory, self._forms[number].shape)
 
     def gradient(self, parameter: Union[str, int]) -> Any:
-        """The whole gradient of a parameter of a gathered unit: zeros at first. It is valid until it is reduced."""
+        """The whole gradient of a parameter of a gathered unit: zeros at first. It is valid until it is reduced.
+
+        On a device the stream that gathered the unit writes the zeros.
+        """
         number = self._number(parameter)
         memory = self._gradient(number)
         return _results.over(self._forms[number].whole, memory, self._forms[number].shape)
 
-    def reduce_scatter(self, unit: Union[str, int], *, accumulate: bool = False) -> None:
+    def reduce_scatter(self, unit: Union[str, int], *, accumulate: bool = False, stream: Any = None) -> None:
         """Begins the reduction of a unit's gradients to the ranks' pieces, where it is added. Does not wait for it.
 
         All ranks reduce the same units in one order. accumulate: with several copies of the model, each copy keeps its
-        own sum until the next reduction without it.
+        own sum until the next reduction without it. stream: the CUDA stream that has written the gradients.
         """
-        self._reduce_scatter(self._unit(unit), accumulate)
+        self._reduce_scatter(self._unit(unit), accumulate, stream)
 
-    def finish(self) -> None:
-        """Ends an iteration: all reductions are done then. All units are released."""
-        self._finish()
+    def finish(self, *, stream: Any = None) -> None:
+        """Ends an iteration: all reductions are done then. All units are released.
+
+        On a device `stream`, a CUDA stream, waits for them. The call blocks only with shards_on_host.
+        """
+        self._finish(stream)
 
     @contextlib.contextmanager
-    def iteration(self) -> Iterator["Shard"]:
+    def iteration(self, *, stream: Any = None) -> Iterator["Shard"]:
         """finish() at the end. If an exception leaves the block or finish(), the Shard ends on all ranks."""
         try:
             yield self
-            self.finish()
+            self.finish(stream=stream)
         except BaseException:
             self._give_up()
             raise
@@ -284,6 +319,8 @@ def _pairs(named: Named) -> list[tuple[str, Any]]:
 def _in_type(form: Any, dtype: Any) -> Any:
     if dtype is None:
         return form
+    if isinstance(form, _results.DeviceArray):
+        return _results.DeviceArray(None, form.shape, _name(dtype).split(".")[-1], form.device.id)
     if hasattr(form, "new_empty"):
         return form.new_empty((1,), dtype=dtype)
     if hasattr(form, "astype"):

@@ -1,5 +1,6 @@
 // device_space.cpp: memory of a CUDA device (memory_space.hpp).
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -86,20 +87,14 @@ class DeviceSpace : public MemorySpace {
         return kernels_->adder(type).launch({.blocks = unsigned(blocks), .threads = cuda::threads_max},
                                             stream_.handle(), parameters);
     }
-    Status divide(void*, size_t, weftDataType_t, double) override {
-        return fail(error::gpu_unavailable, "gradients on a device are divided by its collectives only");
+    Status divide(void* memory, size_t count, weftDataType_t type, double divisor) override {
+        cuda::DivideArguments arguments = {memory, count, divisor, type};
+        return for_elements(&cuda::KernelSet::divider, count, &arguments);
     }
     Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
                    size_t count) override {
-        if (count == 0) return ok();
-        WEFT_TRY(load_kernels());
-        const cuda::ContextScope scope(context_);
         cuda::ConvertArguments arguments = {from, to, count, from_type, to_type};
-        void* parameters[] = {&arguments};
-        const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
-        return kernels_->converter().launch(
-            {.blocks = unsigned(std::min<size_t>(blocks, cuda::convert_blocks_max)), .threads = cuda::convert_threads},
-            stream_.handle(), parameters);
+        return for_elements(&cuda::KernelSet::converter, count, &arguments);
     }
     Status follow(weftStream_t callers) override {
         const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
@@ -129,16 +124,36 @@ class DeviceSpace : public MemorySpace {
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, static_cast<CUstream>(callers));
     }
     Status synchronize() override { return stream_.synchronize(); }
-    Result<void*> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
         const cuda::ContextScope scope(context_);
         void* memory = nullptr;
         WEFT_TRY(called(weftMemAlloc(&memory, bytes)));
-        return memory;
+        return std::shared_ptr<void>(memory, weftMemFree);
+    }
+    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override {
+        const cuda::RelaxedCapture relaxed(context_.driver());
+        auto pinned = cuda::PinnedMemory::allocate(context_, bytes);
+        if (!pinned) return pinned.take_status();
+        memset(pinned->data(), 0, bytes);
+        auto owner = std::make_shared<cuda::PinnedMemory>(std::move(*pinned));
+        void* const memory = owner->data();
+        return std::shared_ptr<void>(std::move(owner), memory);
     }
     bool discard(void*, size_t) override { return false; }
     Status back(void*, size_t) override { return ok(); }
 
   private:
+    // A kernel of which each thread takes some elements.
+    Status for_elements(const cuda::Kernel& (cuda::KernelSet::*kernel)() const, size_t count, void* arguments) {
+        if (count == 0) return ok();
+        WEFT_TRY(load_kernels());
+        const cuda::ContextScope scope(context_);
+        void* parameters[] = {arguments};
+        const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
+        return (kernels_.get()->*kernel)().launch(
+            {.blocks = unsigned(std::min<size_t>(blocks, cuda::convert_blocks_max)), .threads = cuda::convert_threads},
+            stream_.handle(), parameters);
+    }
     Status load_kernels() {
         if (kernels_) return ok();
         auto kernels = cuda::KernelSet::of_device(context_.driver(), context_.device());

@@ -1,7 +1,6 @@
 #include "src/train/flat_buffer.hpp"
 
 #include "src/train/memory_space.hpp"
-#include "weft/weft.h"
 
 namespace weft::internal::train {
 
@@ -10,30 +9,41 @@ Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
     if (bytes == 0) return buffer;
     auto memory = space.allocate(bytes);
     if (!memory) return memory.take_status();
-    buffer.data_ = *memory;
+    buffer.data_ = std::move(*memory);
     buffer.bytes_ = bytes;
     buffer.space_ = &space;
     space.add_held(bytes);
-    if (space.on_device()) WEFT_TRY(space.zero(buffer.data_, bytes));
+    if (space.on_device()) WEFT_TRY(space.zero(buffer.data(), bytes));
+    return buffer;
+}
+
+Result<FlatBuffer> FlatBuffer::allocate_on_host(MemorySpace& space, size_t bytes) {
+    FlatBuffer buffer;
+    if (bytes == 0) return buffer;
+    auto memory = space.allocate_on_host(bytes);
+    if (!memory) return memory.take_status();
+    buffer.data_ = std::move(*memory);
+    buffer.bytes_ = bytes;
+    buffer.space_ = &space;
+    space.add_held(bytes);
     return buffer;
 }
 
 FlatBuffer::~FlatBuffer() {
     if (!data_) return;
     (void)space_->synchronize();
-    (void)weftMemFree(data_);
     space_->remove_held(held());
 }
 
 void FlatBuffer::discard() {
-    if (!data_ || discarded_ || !space_->discard(data_, bytes_)) return;
+    if (!data_ || discarded_ || !space_->discard(data_.get(), bytes_)) return;
     discarded_ = true;
     space_->remove_held(bytes_);
 }
 
 Status FlatBuffer::back() {
     if (!discarded_) return ok();
-    WEFT_TRY(space_->back(data_, bytes_));
+    WEFT_TRY(space_->back(data_.get(), bytes_));
     discarded_ = false;
     space_->add_held(bytes_);
     return ok();

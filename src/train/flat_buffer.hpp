@@ -1,6 +1,7 @@
-// flat_buffer.hpp: an owner of zeroed memory that other ranks of the host can map.
+// flat_buffer.hpp: an owner of zeroed memory: such that other ranks of the host can map, or pinned host memory.
 #pragma once
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "src/base/result.hpp"
@@ -9,11 +10,13 @@ namespace weft::internal::train {
 
 class MemorySpace;
 
-// Move-only. Waits for the space's work before it frees memory of a device. The space must outlive it.
+// Move-only. Waits for the space's work before it frees the memory. The space must outlive it.
 class FlatBuffer {
   public:
     FlatBuffer() = default;
     static Result<FlatBuffer> allocate(MemorySpace& space, size_t bytes);
+    // Host memory for copies of the space. Other ranks cannot map it if the space is a device's.
+    static Result<FlatBuffer> allocate_on_host(MemorySpace& space, size_t bytes);
     FlatBuffer(FlatBuffer&& other) noexcept { *this = std::move(other); }
     FlatBuffer& operator=(FlatBuffer&& other) noexcept {
         std::swap(data_, other.data_);
@@ -24,7 +27,7 @@ class FlatBuffer {
     }
     ~FlatBuffer();
 
-    std::byte* data() const { return static_cast<std::byte*>(data_); }
+    std::byte* data() const { return static_cast<std::byte*>(data_.get()); }
     size_t bytes() const { return bytes_; }
 
     // Gives the pages back where the space can; the address stays. The next user calls back() before.
@@ -36,7 +39,7 @@ class FlatBuffer {
     size_t held() const { return discarded_ ? 0 : bytes_; }
 
   private:
-    void* data_ = nullptr;
+    std::shared_ptr<void> data_;
     size_t bytes_ = 0;
     MemorySpace* space_ = nullptr;
     bool discarded_ = false;

@@ -87,10 +87,10 @@ class HostSpace : public MemorySpace {
     Status lead(weftStream_t, const StreamPlace*) override { return ok(); }
     Status zero_for(weftStream_t, void* memory, size_t bytes) override { return zero(memory, bytes); }
     Status synchronize() override { return ok(); }
-    Result<void*> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
         void* memory = nullptr;
         WEFT_TRY(called(weftHostAlloc(&memory, bytes)));
-        return memory;
+        return std::shared_ptr<void>(memory, weftMemFree);
     }
     // It is whole pages of a shared segment, which other processes may map: the pages are freed for all of them.
     bool discard(void* memory, size_t bytes) override { return madvise(memory, bytes, MADV_REMOVE) == 0; }
@@ -102,6 +102,7 @@ class HostSpace : public MemorySpace {
         return fail(error::memory_arena, "{} bytes of memory that were given back cannot be allocated again: {}", bytes,
                     errno_text(errno));
     }
+    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes); }
 };
 
 }  // namespace

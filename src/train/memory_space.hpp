@@ -39,7 +39,7 @@ class MemorySpace {
     virtual Status prepare_arithmetic() = 0;
     // to[i] += from[i], rounded to the type.
     virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
-    // memory[i] /= divisor, rounded once. On the host: elsewhere a communicator of one rank multiplies.
+    // memory[i] /= divisor, rounded once.
     virtual Status divide(void* memory, size_t count, weftDataType_t type, double divisor) = 0;
     // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
     virtual Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
@@ -55,8 +55,10 @@ class MemorySpace {
     // By work on the caller's stream.
     virtual Status zero_for(weftStream_t callers, void* memory, size_t bytes) = 0;
     virtual Status synchronize() = 0;
-    // Not zeroed on a device.
-    virtual Result<void*> allocate(size_t bytes) = 0;
+    // The owner of memory, not zeroed on a device.
+    virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
+    // The owner of host memory, zeroed. On a device it is pinned, so that copies there do not block.
+    virtual Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) = 0;
     // Frees the pages of memory that allocate() has returned, which stays mapped. Returns whether it did: a device keeps
     // its memory.
     virtual bool discard(void* memory, size_t bytes) = 0;

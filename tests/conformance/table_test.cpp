@@ -11,7 +11,10 @@ namespace {
 
 using Kind = DeviceBuffer::Kind;
 
-std::vector<int> rank_counts() { return small() ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 8}; }
+std::vector<int> rank_counts() {
+    if (!small()) return {1, 2, 3, 5, 8};
+    return sanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 8};
+}
 
 // Every rank is a host of its own.
 bool several_hosts() {

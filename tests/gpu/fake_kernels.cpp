@@ -58,6 +58,10 @@ void convert_kernel(FakeBlock& block, ConvertArguments arguments) {
     convert({0, 1, int(block.index[0]), int(block.grid[0])}, arguments);
 }
 
+void divide_kernel(FakeBlock& block, DivideArguments arguments) {
+    divide({0, 1, int(block.index[0]), int(block.grid[0])}, arguments);
+}
+
 template <auto body>
 void pattern_kernel(FakeBlock& block, perf::PatternArguments arguments) {
     body({0, 1, block.index[0], block.grid[0]}, arguments);
@@ -77,6 +81,7 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     add(fake_kernel<access_kernel>(access_entry_point));
     add(fake_kernel<optimizer_kernel>(optimizer_entry_point));
     add(fake_kernel<convert_kernel>(convert_entry_point));
+    add(fake_kernel<divide_kernel>(divide_entry_point));
     add(fake_kernel<pattern_kernel<perf::fill_pattern>>(perf::fill_entry_point));
     add(fake_kernel<pattern_kernel<perf::count_wrong_elements>>(perf::wrong_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);

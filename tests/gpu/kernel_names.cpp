@@ -18,8 +18,8 @@ int main(int count, char** arguments) {
     }
     const bool shipping = strcmp(arguments[1], "shipping") == 0;
     if (shipping)
-        fmt::print("{}\n{}\n{}\n{}\n", cuda::message_entry_point, cuda::access_entry_point, cuda::optimizer_entry_point,
-                   cuda::convert_entry_point);
+        fmt::print("{}\n{}\n{}\n{}\n{}\n", cuda::message_entry_point, cuda::access_entry_point,
+                   cuda::optimizer_entry_point, cuda::convert_entry_point, cuda::divide_entry_point);
     for (int body = 0; body < cuda::body_count; ++body) {
         for (int type = 0; shipping && type < weftNumTypes; ++type)
             for (const bool sums : {false, true})

@@ -48,6 +48,20 @@ class Floats:
         return list(self.host)
 
 
+def read(x):
+    """The float32 elements of an array of another library."""
+    facts = x.__cuda_array_interface__
+    assert facts["typestr"] == "<f4"
+    host = (ctypes.c_float * facts["shape"][0])()
+    copy(ctypes.addressof(host), facts["data"][0], ctypes.sizeof(host))
+    return list(host)
+
+
+def write(x, values):
+    host = (ctypes.c_float * len(values))(*values)
+    copy(x.__cuda_array_interface__["data"][0], ctypes.addressof(host), ctypes.sizeof(host))
+
+
 class CudaStream:
     """A stream by the protocol of cuda.core."""
 
@@ -153,6 +167,91 @@ class Devices(unittest.TestCase):
             with self.assertRaises(weft.Error) as caught:
                 comm.all_reduce(x, stream=stream)
         self.assertEqual(caught.exception.id, "memory.kind")
+
+
+class Shards(unittest.TestCase):
+    """Sharded models on devices."""
+
+    def train(self, comm, **settings):
+        """Two steps of value -= gradient / 2; the gradient of an element is its value, plus the rank. The values."""
+        on_host = settings.get("shards_on_host", False)
+        stream = CudaStream()
+        model = {"layer": {"weight": Floats(comm.rank, [1.0, 2, 3, 4, 5]), "bias": Floats(comm.rank, [6.0])}}
+        shard = weft.train.Shard(comm, model, **settings)
+        optimizer = None
+        for _ in range(2):
+            with shard.iteration(stream=stream):
+                with shard.gather("layer", backward=True, stream=stream) as whole:
+                    for name, x in whole.items():
+                        gradient = shard.gradient(name)
+                        self.assertEqual((x.device.id, x.dtype, len(gradient)), (comm.rank, "float32", len(x)))
+                        stream.wait()
+                        write(gradient, [each + comm.rank for each in read(x)])
+                shard.reduce_scatter("layer", stream=stream)
+            pieces = {name: shard.piece(name) for name in shard.parameters}
+            if on_host:
+                pieces = {name: each for name, each in pieces.items() if len(each.values)}
+                gradients = {name: each.gradient for name, each in pieces.items()}
+                values = {name: each.values for name, each in pieces.items()}
+                optimizer = optimizer or weft.train.Optimizer("sgd", values, gradients=gradients, shard=shard)
+                optimizer.step(0.5)
+            else:
+                stream.wait()
+                for piece in pieces.values():
+                    if len(piece.values):
+                        new = [v - g / 2 for v, g in zip(read(piece.values), read(piece.gradient))]
+                        write(piece.values, new)
+            shard.zero_gradients()
+        stats = shard.stats()
+        self.assertEqual(stats.host_bytes, stats.shard_bytes if on_host else 0)
+        whole = shard.gather("layer", stream=stream)
+        # Calls of weft take its arrays.
+        doubled = comm.all_reduce(whole["weight"], stream=stream)
+        stream.wait()
+        seen = [each / comm.size for each in read(doubled)] + read(whole["bias"])
+        del whole, doubled
+        shard.close()
+        return seen
+
+    def test_units_and_pieces_are_arrays_on_the_device(self):
+        def expected(value, ranks):
+            for _ in range(2):
+                value -= (value + (ranks - 1) / 2) / 2
+            return value
+
+        for ranks, settings in ((1, {}), (2, {}), (2, {"sharding": "rows"}), (2, {"shards_on_host": True})):
+            seen = on_devices(ranks, lambda comm: self.train(comm, **settings))
+            self.assertEqual(seen, [[expected(each, ranks) for each in (1.0, 2, 3, 4, 5, 6)]] * ranks)
+
+    def test_mixed_precision_has_arrays_of_the_wholes_dtype(self):
+        def body(comm):
+            model = {"layer": {"weight": Floats(comm.rank, [1.0, 2.0])}}
+            with weft.train.Shard(comm, model, parameter_type="bfloat16", reduce_type="float32") as shard:
+                with shard.iteration():
+                    with shard.gather("layer") as whole:
+                        x = whole["weight"]
+                        self.assertEqual((x.dtype, x.__cuda_array_interface__["typestr"]), ("bfloat16", "<V2"))
+                self.assertEqual(shard.piece("weight").values.dtype, "float32")
+
+        on_devices(2, body)
+
+    def test_arrays_of_other_places_and_other_streams_are_refused(self):
+        use(0)
+        host = memoryview(bytearray(4)).cast("f")
+        models = [({"a": Floats(0, [1.0]), "b": host}, "in host memory"), ({"a": Floats(1, [1.0])}, "cuda:1")]
+        with weft.init(device=0) as comm, weft.Stream() as stream:
+            for model, text in models:
+                with self.assertRaisesRegex(weft.InvalidArgumentError, text) as caught:
+                    weft.train.Shard(comm, {"layer": model})
+                self.assertEqual(caught.exception.id, "python.device")
+            with weft.train.Shard(comm, {"layer": {"a": Floats(0, [1.0])}}) as shard:
+                with self.assertRaises(weft.InvalidArgumentError) as caught:
+                    shard.gather("layer", stream=stream)
+                self.assertEqual(caught.exception.id, "argument.stream")
+            with weft.train.Shard(comm, {"layer": {"b": host}}) as shard:
+                with self.assertRaises(weft.InvalidArgumentError) as caught:
+                    shard.gather("layer", stream=CudaStream())
+                self.assertEqual(caught.exception.id, "argument.stream")
 
 
 if __name__ == "__main__":

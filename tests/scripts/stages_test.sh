@@ -16,7 +16,7 @@ touch README.md meson.build meson_options.txt src/a.cpp
 # A test of one case, which fails if $folder/wrong is there.
 cat >"$folder/bin/meson" <<TEXT
 #!/bin/bash
-echo "meson \$* small=\${WEFT_TEST_SMALL:-0}\${WEFT_TEST_SMALL_PURE:-0}" >>"$folder/calls"
+echo "meson \$* small=\${WEFT_TEST_SMALL:-0}\${WEFT_TEST_SMALL_LONG:-0}" >>"$folder/calls"
 [ "\$1" = test ] || exit 0
 mkdir -p "\$3/meson-logs"
 result=OK
@@ -27,7 +27,7 @@ TEXT
 printf '#!/bin/sh\nexit 0\n' >"$folder/bin/ninja"
 chmod +x "$folder"/bin/*
 export PATH=$folder/bin:$PATH
-unset WEFT_TEST_SMALL WEFT_TEST_SMALL_PURE
+unset WEFT_TEST_SMALL WEFT_TEST_SMALL_LONG
 
 # run STATUS ARGUMENTS...
 run() {

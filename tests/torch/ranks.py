@@ -22,7 +22,7 @@ DEVICE = os.environ.get("WEFT_TEST_TORCH_DEVICE") or "cpu"
 if DEVICE == "fakegpu":
     import fake_device  # noqa: F401
 # CI runs the short form, too: tools/test.
-SMALL = bool(os.environ.get("WEFT_TEST_SMALL") or os.environ.get("WEFT_TEST_SMALL_PURE"))
+SMALL = bool(os.environ.get("WEFT_TEST_SMALL") or os.environ.get("WEFT_TEST_SMALL_LONG"))
 
 
 def fails(call, kind, *texts):

@@ -17,11 +17,9 @@ using namespace weft::internal::test;
 
 namespace {
 
-std::string id_of_newest() { return last_error().id; }
-
 // The ids of all ranks' first errors in body(rank), by rank; each rank has a TrainedRank.
 template <class Body>
-std::vector<std::string> on_trained(int ranks, const weftTrainDdpConfig_t& config, Body&& body) {
+std::vector<std::string> failures_of(int ranks, const weftTrainDdpConfig_t& config, Body&& body) {
     return on_threads(ranks, nullptr, [&](weftComm_t comm, int) {
         TrainedRank rank(comm, config);
         return rank.wrong().empty() ? std::string(body(rank)) : rank.wrong();
@@ -144,7 +142,7 @@ TEST_CASE("wrong arguments of weftTrainDdpCreate are errors on the rank alone") 
             Small model;
             change(model);
             weftTrainDdp_t ddp = nullptr;
-            if (model.create(comm, &ddp) == weftSuccess || ddp || id_of_newest() != id)
+            if (model.create(comm, &ddp) == weftSuccess || ddp || newest_id() != id)
                 return std::string("not ") + id + ": " + weftGetLastError(nullptr);
         }
         Small model;
@@ -158,10 +156,10 @@ TEST_CASE("wrong arguments of weftTrainDdpCreate are errors on the rank alone") 
 
 TEST_CASE("a wrong call in an iteration changes nothing, and the iteration ends well") {
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
-    const auto wrong = on_trained(2, config, [&](TrainedRank& rank) -> std::string {
+    const auto wrong = failures_of(2, config, [&](TrainedRank& rank) -> std::string {
         const weftTrainDdp_t ddp = rank.ddp();
         const auto fails = [&](weftResult_t result, const char* id, const char* part = "") {
-            if (result == weftSuccess || id_of_newest() != id ||
+            if (result == weftSuccess || newest_id() != id ||
                 std::string(weftGetLastError(nullptr)).find(part) == std::string::npos)
                 rank.complain(std::string("not ") + id + " " + part + ": " + weftGetLastError(nullptr));
         };
@@ -217,13 +215,13 @@ TEST_CASE("a destroyed object and a NULL one are errors, also in a child after f
         const pid_t child = fork();
         if (child == 0) {
             const bool right = weftTrainDdpBegin(ddp, weftTrainSynchronize, nullptr) == weftInvalidUsage &&
-                               id_of_newest() == "usage.forked" && weftTrainDdpDestroy(ddp) == weftInvalidUsage;
+                               newest_id() == "usage.forked" && weftTrainDdpDestroy(ddp) == weftInvalidUsage;
             _exit(right ? 0 : 1);
         }
         int status = -1;
         if (waitpid(child, &status, 0) != child || status != 0) return "the child is not content";
         if (weftTrainDdpDestroy(ddp) != weftSuccess) return weftGetLastError(nullptr);
-        if (weftTrainDdpDestroy(ddp) != weftInvalidArgument || id_of_newest() != "argument.handle") return "twice";
+        if (weftTrainDdpDestroy(ddp) != weftInvalidArgument || newest_id() != "argument.handle") return "twice";
         if (weftTrainDdpFinish(nullptr, nullptr) != weftInvalidArgument) return "NULL";
         weftTrainBucket_t bucket = {};
         void* scratch = nullptr;
@@ -246,7 +244,7 @@ TEST_CASE("a hook that fails on one rank is an error on all, and their communica
                 rank.begin();
                 rank.backward(0);  // it may see the failure of an earlier bucket
                 const weftResult_t result = weftTrainDdpFinish(rank.ddp(), nullptr);
-                const std::string id = id_of_newest();
+                const std::string id = newest_id();
                 if (own == 1 && id != "train.hook") return weftGetLastError(nullptr);
                 // The other hooks of the one that throws make no calls.
                 if (own != 1 && hook == failing_hook && (result == weftSuccess || id != "abort.remote"))
@@ -293,7 +291,7 @@ TEST_CASE("a communicator that does not block is a parent like any other") {
 TEST_CASE("with Join all ranks see that their modes differ") {
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
     config.join = 1;
-    const auto wrong = on_trained(3, config, [&](TrainedRank& rank) -> std::string {
+    const auto wrong = failures_of(3, config, [&](TrainedRank& rank) -> std::string {
         (void)weftTrainDdpBegin(rank.ddp(), rank.rank() == 2 ? weftTrainAccumulate : weftTrainSynchronize, nullptr);
         const weftErrorInfo_t info = last_error();
         return std::string(info.id) == "train.modes" && info.failedRank == 2 && info.peer == 0 ? "" : info.id;
@@ -303,7 +301,7 @@ TEST_CASE("with Join all ranks see that their modes differ") {
 
 TEST_CASE("a rank that destroys its object in an iteration ends it on all ranks") {
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
-    const auto wrong = on_trained(3, config, [&](TrainedRank& rank) -> std::string {
+    const auto wrong = failures_of(3, config, [&](TrainedRank& rank) -> std::string {
         rank.begin();
         rank.backward(0);
         rank.finish();
@@ -329,7 +327,7 @@ TEST_CASE("weftTrainDdpAbort ends a waiting weftTrainDdpFinish of another thread
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
     config.broadcastBuffers = 0;  // weftTrainDdpBegin makes no call that the abort could end
     std::promise<void> ended;
-    const auto wrong = on_trained(2, config, [&](TrainedRank& rank) -> std::string {
+    const auto wrong = failures_of(2, config, [&](TrainedRank& rank) -> std::string {
         rank.begin();
         if (rank.rank() == 0) {
             // It may come before, during or after the wait for rank 1, which finishes later.
@@ -338,19 +336,19 @@ TEST_CASE("weftTrainDdpAbort ends a waiting weftTrainDdpFinish of another thread
             for (int p = 0; p < 10 && result == weftSuccess; ++p)
                 result = weftTrainDdpGradientReady(rank.ddp(), p, nullptr);
             if (result == weftSuccess) result = weftTrainDdpFinish(rank.ddp(), nullptr);
-            const std::string id = result == weftSuccess ? "no error" : id_of_newest();
+            const std::string id = result == weftSuccess ? "no error" : newest_id();
             aborter.join();
             ended.set_value();
             if (id != "train.aborted") return id;
             if (weftTrainDdpBegin(rank.ddp(), weftTrainSynchronize, nullptr) == weftSuccess) return "it goes on";
-            return id_of_newest() == "train.aborted" ? rank.wrong() : id_of_newest();
+            return newest_id() == "train.aborted" ? rank.wrong() : newest_id();
         }
         ended.get_future().wait();
         weftResult_t result = weftSuccess;
         for (int p = 0; p < 10 && result == weftSuccess; ++p)
             result = weftTrainDdpGradientReady(rank.ddp(), p, nullptr);
         if (result == weftSuccess) result = weftTrainDdpFinish(rank.ddp(), nullptr);
-        return result == weftRemoteError && id_of_newest() == "abort.remote" ? "" : "no abort.remote";
+        return result == weftRemoteError && newest_id() == "abort.remote" ? "" : "no abort.remote";
     });
     CHECK(wrong == std::vector<std::string>(2));
 }
@@ -373,7 +371,7 @@ TEST_CASE("a parent that does not block and fails to split says why") {
         if (own == 0) {
             weftTrainDdp_t ddp = nullptr;
             if (state != weftSuccess || Small().create(comm, &ddp) == weftSuccess) wrong[0] = "a split with one rank";
-            if (id_of_newest() == "internal.exception") wrong[0] = weftGetLastError(nullptr);
+            if (newest_id() == "internal.exception") wrong[0] = weftGetLastError(nullptr);
             tried.set_value();
         } else {
             if (state != weftSuccess) wrong[1] = weftGetLastError(nullptr);

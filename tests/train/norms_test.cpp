@@ -10,17 +10,12 @@
 #include "src/base/arithmetic.hpp"
 #include "tests/amount.hpp"
 #include "tests/comm/on_threads.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
 
 namespace {
-
-std::string id() {
-    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
-    return weftGetLastErrorInfo(nullptr, &info) == weftSuccess ? info.id : "";
-}
-std::string id_of(weftResult_t result) { return result == weftSuccess ? "" : id(); }
 
 // Gradients on a mesh of rows x columns ranks. Part p is sharded over axis 0 if p & 1, and over axis 1 if p & 2.
 class Gradients {
@@ -159,9 +154,10 @@ TEST_CASE("an infinite or NaN gradient makes the norm so on all ranks, and clipp
                 (void)weftTrainGradientNorm(parts.data(), parts.size(), axes, 2, p, &norm, nullptr);
                 if (std::isnan(wrong) ? !std::isnan(norm) : norm != INFINITY) return "a finite norm";
                 if (weftTrainClipGradients(parts.data(), parts.size(), norm, 1, 1, nullptr) == weftSuccess) return "ok";
-                if (id() != "train.norm" || gradients.at(0, 0) != before) return id();
+                if (newest_id() != "train.norm" || gradients.at(0, 0) != before) return newest_id();
             }
-            if (weftTrainClipGradients(parts.data(), parts.size(), NAN, 1, 0, nullptr) != weftSuccess) return id();
+            if (weftTrainClipGradients(parts.data(), parts.size(), NAN, 1, 0, nullptr) != weftSuccess)
+                return newest_id();
             return std::isnan(gradients.at(0, 0)) ? "" : "clipped by NaN";
         });
 }
@@ -173,7 +169,7 @@ TEST_CASE("an infinite gradient on one rank is found on all, and the scale follo
         config.growthInterval = 2;
         config.leastScale = 8192;
         weftTrainScaler_t scaler = nullptr;
-        if (weftTrainScalerCreate(&scaler, axes, 2, &config) != weftSuccess) return id();
+        if (weftTrainScalerCreate(&scaler, axes, 2, &config) != weftSuccess) return newest_id();
         // '+': no rank has an infinite gradient.
         const std::pair<char, double> steps[] = {{'+', 65536}, {'+', 131072}, {'-', 65536}, {'+', 65536},
                                                  {'-', 32768}, {'+', 32768},  {'+', 65536}};
@@ -181,10 +177,10 @@ TEST_CASE("an infinite gradient on one rank is found on all, and the scale follo
             gradients.put(3, 7, kind == '-' && rank == 2 ? float(NAN) : 1);
             int found = -1;
             if (weftTrainScalerUnscale(scaler, parts.data(), parts.size(), 0, &found, nullptr) != weftSuccess)
-                return id();
+                return newest_id();
             if (found != (kind == '-')) return "wrong about NaN";
             double scale = 0;
-            if (weftTrainScalerUpdate(scaler) != weftSuccess) return id();
+            if (weftTrainScalerUpdate(scaler) != weftSuccess) return newest_id();
             if (weftTrainScalerGetState(scaler, &scale, nullptr) != weftSuccess || scale != expected)
                 return fmt::format("the scale is {}, not {}", scale, expected);
         }
@@ -193,7 +189,7 @@ TEST_CASE("an infinite gradient on one rank is found on all, and the scale follo
         if (weftTrainScalerUnscale(scaler, parts.data(), 1, 1, &found, nullptr) != weftSuccess || found)
             return "not divided";
         if (std::fabs(gradients.at(0, 5) * 65536 - before) > 1e-9) return "divided by another number";
-        return weftTrainScalerDestroy(scaler) == weftSuccess ? "" : id();
+        return weftTrainScalerDestroy(scaler) == weftSuccess ? "" : newest_id();
     });
 }
 
@@ -205,12 +201,12 @@ TEST_CASE("a scale that would fall below its least value is an error on all rank
         config.scale = 3;
         config.leastScale = 1;
         weftTrainScaler_t scaler = nullptr;
-        if (weftTrainScalerCreate(&scaler, axes, 2, &config) != weftSuccess) return id();
+        if (weftTrainScalerCreate(&scaler, axes, 2, &config) != weftSuccess) return newest_id();
         std::string seen;
         for (int i = 0; i < 2; ++i) {
             int found = 0;
             (void)weftTrainScalerUnscale(scaler, parts.data(), parts.size(), 0, &found, nullptr);
-            seen += weftTrainScalerUpdate(scaler) == weftSuccess ? "+ " : id();
+            seen += weftTrainScalerUpdate(scaler) == weftSuccess ? "+ " : newest_id();
         }
         double scale = 0;
         int good = -1;

@@ -13,18 +13,13 @@
 
 #include "tests/amount.hpp"
 #include "tests/comm/on_threads.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal::test;
 
 namespace {
 
 constexpr size_t part_counts[] = {0, 1, 17, 1024, 2500, 5001, 3, 1024};
-
-std::string id() {
-    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
-    return weftGetLastErrorInfo(nullptr, &info) == weftSuccess ? info.id : "";
-}
-std::string id_of(weftResult_t result) { return result == weftSuccess ? "" : id(); }
 
 // A folder that ends with its owner, in memory, which is faster, or on the disk of temporary files.
 struct Folder {
@@ -97,7 +92,7 @@ class Parts {
     // The first difference to another one of the same seed that keeps all in memory.
     std::string differs(const Parts& memory) const {
         int states = 0;
-        if (weftTrainOptimizerGetStateCount(optimizer_, &states) != weftSuccess) return id();
+        if (weftTrainOptimizerGetStateCount(optimizer_, &states) != weftSuccess) return newest_id();
         for (size_t p = 0; p < values_.size(); ++p) {
             const size_t count = values_[p].size();
             if (!same(copies_[p].data(), memory.copies_[p].data(), count)) return fmt::format("copy of {}", p);
@@ -108,13 +103,13 @@ class Parts {
                 const char* name = nullptr;
                 if (weftTrainOptimizerReadState(optimizer_, int(p), s, own.data()) != weftSuccess ||
                     weftTrainOptimizerGetState(optimizer_, int(p), s, &name, nullptr) != weftSuccess)
-                    return id();
+                    return newest_id();
                 const float* expected = memory.values_[p].data();
                 float* state = nullptr;
                 if (name != std::string("values")) {
                     const char* other = nullptr;
                     if (weftTrainOptimizerGetState(memory.optimizer_, int(p), s, &other, &state) != weftSuccess)
-                        return id();
+                        return newest_id();
                     if (name != std::string(other)) return name;
                     expected = state;
                 }
@@ -126,17 +121,17 @@ class Parts {
     // Copies states and steps by way of memory, as checkpoints do.
     std::string restore(const Parts& from) {
         int states = 0;
-        if (weftTrainOptimizerGetStateCount(from.optimizer_, &states) != weftSuccess) return id();
+        if (weftTrainOptimizerGetStateCount(from.optimizer_, &states) != weftSuccess) return newest_id();
         for (size_t p = 0; p < values_.size(); ++p) {
             uint64_t steps = 0;
             if (weftTrainOptimizerGetSteps(from.optimizer_, int(p), &steps) != weftSuccess ||
                 weftTrainOptimizerSetSteps(optimizer_, int(p), steps) != weftSuccess)
-                return id();
+                return newest_id();
             std::vector<float> state(values_[p].size() + 1);
             for (int s = 0; s < states; ++s)
                 if (weftTrainOptimizerReadState(from.optimizer_, int(p), s, state.data()) != weftSuccess ||
                     weftTrainOptimizerWriteState(optimizer_, int(p), s, state.data()) != weftSuccess)
-                    return id();
+                    return newest_id();
             if (!offloads_values_) values_[p] = from.values_[p];
             copies_[p] = from.copies_[p];
         }
@@ -348,7 +343,7 @@ TEST_CASE("a step that cannot write is an error on all ranks, and so are those a
             std::string notes = id_of(weftTrainOptimizerCreate(&optimizer, &part, 1, &comm, 1, &config));
             const auto step = [&] { notes += " " + id_of(weftTrainOptimizerStep(optimizer, 0.1, 1, 0, nullptr)); };
             step();
-            if (weftBarrier(comm, nullptr) != weftSuccess) return id();
+            if (weftBarrier(comm, nullptr) != weftSuccess) return newest_id();
             {
                 std::optional<FileSizeLimit> limit;  // of the process: rank 1's file is smaller
                 if (rank == 0) limit.emplace(16'384);

@@ -9,6 +9,7 @@
 #include "src/base/arithmetic.hpp"
 #include "tests/amount.hpp"
 #include "tests/comm/on_threads.hpp"
+#include "tests/error.hpp"
 #include "tests/train/optimizer_reference.hpp"
 
 using namespace weft::internal;
@@ -26,7 +27,7 @@ float widened(uint16_t bits, weftDataType_t type) {
     return type == weftFloat16 ? Arithmetic<weftFloat16>::widen(bits) : Arithmetic<weftBfloat16>::widen(bits);
 }
 
-weftTrainOptimizerConfig_t config_of(weftTrainAlgorithm_t algorithm) {
+weftTrainOptimizerConfig_t rule(weftTrainAlgorithm_t algorithm) {
     weftTrainOptimizerConfig_t config = WEFT_TRAIN_OPTIMIZER_CONFIG_INITIALIZER;
     config.algorithm = algorithm;
     return config;
@@ -36,7 +37,7 @@ weftTrainOptimizerConfig_t config_of(weftTrainAlgorithm_t algorithm) {
 std::vector<weftTrainOptimizerConfig_t> all_configs() {
     std::vector<weftTrainOptimizerConfig_t> configs;
     for (int i = weftTrainSgd; i <= weftTrainLars; ++i) {
-        weftTrainOptimizerConfig_t config = config_of(weftTrainAlgorithm_t(i));
+        weftTrainOptimizerConfig_t config = rule(weftTrainAlgorithm_t(i));
         configs.push_back(config);
         config.weightDecay = 0.1;
         config.momentum = 0.9;
@@ -198,12 +199,6 @@ struct Small {
     }
 };
 
-std::string id() {
-    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
-    return weftGetLastErrorInfo(nullptr, &info) == weftSuccess ? info.id : "";
-}
-std::string id_of(weftResult_t result) { return result == weftSuccess ? "" : id(); }
-
 }  // namespace
 
 TEST_CASE("all rules train whole and sharded parameters of all types as their formulas in doubles") {
@@ -221,7 +216,7 @@ TEST_CASE("all rules train whole and sharded parameters of all types as their fo
 
 TEST_CASE("LARS and LAMB scale a layer by golden ratios") {
     Small lars;
-    auto config = config_of(weftTrainLars);
+    auto config = rule(weftTrainLars);
     config.weightDecay = 0.01;
     REQUIRE(lars.make(config) == weftSuccess);
     REQUIRE(lars.step() == weftSuccess);
@@ -230,7 +225,7 @@ TEST_CASE("LARS and LAMB scale a layer by golden ratios") {
 
     // The first direction of Adam is the sign: |w| / |update| is 5 / sqrt(2).
     Small lamb;
-    REQUIRE(lamb.make(config_of(weftTrainLamb)) == weftSuccess);
+    REQUIRE(lamb.make(rule(weftTrainLamb)) == weftSuccess);
     REQUIRE(lamb.step(0.1) == weftSuccess);
     CHECK(std::fabs(3 - lamb.values[0] - 0.1 * 5 / std::sqrt(2)) < 1e-5);
 
@@ -238,7 +233,7 @@ TEST_CASE("LARS and LAMB scale a layer by golden ratios") {
     for (const auto algorithm : {weftTrainLars, weftTrainLamb}) {
         Small zeros;
         zeros.values[0] = zeros.values[1] = 0;
-        REQUIRE(zeros.make(config_of(algorithm)) == weftSuccess);
+        REQUIRE(zeros.make(rule(algorithm)) == weftSuccess);
         REQUIRE(zeros.step(0.1) == weftSuccess);
         CHECK(std::fabs(zeros.values[0] + 0.1 * (algorithm == weftTrainLars ? 0.6 : 1)) < 1e-6);
     }
@@ -270,7 +265,7 @@ TEST_CASE("a restored optimizer goes on as the one that was saved") {
 
 TEST_CASE("a part without a gradient stays as it is") {
     Small model;
-    REQUIRE(model.make(config_of(weftTrainAdamW)) == weftSuccess);
+    REQUIRE(model.make(rule(weftTrainAdamW)) == weftSuccess);
     REQUIRE(weftTrainOptimizerSetGradient(model.optimizer, 0, nullptr) == weftSuccess);
     REQUIRE(model.step() == weftSuccess);
     uint64_t steps = 7;
@@ -284,7 +279,7 @@ TEST_CASE("a part without a gradient stays as it is") {
 
 TEST_CASE("without bias correction moments are used as they are, and beta2 may be 1") {
     Small frozen;
-    auto config = config_of(weftTrainAdam);
+    auto config = rule(weftTrainAdam);
     config.beta1 = 0;
     config.beta2 = 1;
     config.biasCorrection = 0;
@@ -307,19 +302,20 @@ TEST_CASE("a step with norms of layers that fails changes nothing") {
         const auto wrong = on_threads(2, nullptr, [&](weftComm_t comm, int rank) -> std::string {
             Small model;
             model.part.axes = 1;
-            auto config = config_of(algorithm);
+            auto config = rule(algorithm);
             config.momentum = 0.9;
             if (weftTrainOptimizerCreate(&model.optimizer, &model.part, 1, &comm, 1, &config) != weftSuccess)
-                return id();
+                return newest_id();
             if (rank == 1) return id_of(weftCommAbort(comm));
             if (model.step() == weftSuccess) return "a step without the other rank";
             int states = 0;
             uint64_t steps = 1;
-            if (weftTrainOptimizerGetStateCount(model.optimizer, &states) != weftSuccess) return id();
+            if (weftTrainOptimizerGetStateCount(model.optimizer, &states) != weftSuccess) return newest_id();
             for (int state = 0; state < states; ++state) {
                 const char* name = nullptr;
                 float* moment = nullptr;
-                if (weftTrainOptimizerGetState(model.optimizer, 0, state, &name, &moment) != weftSuccess) return id();
+                if (weftTrainOptimizerGetState(model.optimizer, 0, state, &name, &moment) != weftSuccess)
+                    return newest_id();
                 if (moment[0] != 0 || moment[1] != 0) return name;
             }
             if (weftTrainOptimizerGetSteps(model.optimizer, 0, &steps) != weftSuccess || steps != 0) return "steps";
@@ -337,9 +333,9 @@ TEST_CASE("a step in the middle of accumulation is an error, and changes nothing
         tensor.data = model.values;
         tensor.gradient = model.gradient;
         tensor.count = 2;
-        auto config = config_of(weftTrainSgd);
+        auto config = rule(weftTrainSgd);
         std::string seen;
-        const auto note = [&](weftResult_t result) { seen += result == weftSuccess ? "+" : " " + id() + " "; };
+        const auto note = [&](weftResult_t result) { seen += result == weftSuccess ? "+" : " " + newest_id() + " "; };
         note(weftTrainDdpCreate(&config.ddp, comm, &tensor, 1, nullptr, 0, nullptr));
         note(model.make(config));
         for (const auto mode : {weftTrainAccumulate, weftTrainSynchronize}) {
@@ -370,9 +366,9 @@ TEST_CASE("a step needs the gradients of all copies of a sharded model") {
         unit.parameterCount = 1;
         weftTrainShardConfig_t sharding = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
         sharding.shardRanks = 1;  // two copies
-        auto config = config_of(weftTrainSgd);
+        auto config = rule(weftTrainSgd);
         std::string seen;
-        const auto note = [&](weftResult_t result) { seen += result == weftSuccess ? "+" : " " + id() + " "; };
+        const auto note = [&](weftResult_t result) { seen += result == weftSuccess ? "+" : " " + newest_id() + " "; };
         note(weftTrainShardCreate(&config.shard, comm, &unit, 1, &sharding));
         note(model.make(config));
         for (const auto mode : {weftTrainAccumulate, weftTrainSynchronize}) {
@@ -418,17 +414,17 @@ TEST_CASE("wrong arguments of optimizers are errors with ids") {
     };
     for (const auto& each : changes) {
         Small model;
-        auto config = config_of(weftTrainSgd);
+        auto config = rule(weftTrainSgd);
         each.first(model, config);
         CHECK(model.make(config) != weftSuccess);
-        CHECK(id() == std::string(each.second));
+        CHECK(newest_id() == std::string(each.second));
         CHECK(model.optimizer == nullptr);
     }
     Small model;
     CHECK(id_of(weftTrainOptimizerCreate(&model.optimizer, nullptr, 1, nullptr, 0, nullptr)) == "argument.null");
     CHECK(id_of(weftTrainOptimizerCreate(&model.optimizer, &model.part, 0, nullptr, 0, nullptr)) == "argument.value");
     CHECK(id_of(weftTrainOptimizerCreate(&model.optimizer, &model.part, 1, nullptr, 1, nullptr)) == "argument.null");
-    REQUIRE(model.make(config_of(weftTrainSgd)) == weftSuccess);
+    REQUIRE(model.make(rule(weftTrainSgd)) == weftSuccess);
     CHECK(id_of(model.step(-1)) == "argument.value");
     CHECK(id_of(model.step(NAN)) == "argument.value");
     CHECK(id_of(weftTrainOptimizerStep(model.optimizer, 1, INFINITY, 0, nullptr)) == "argument.value");

@@ -7,6 +7,7 @@
 
 #include "src/train/checkpoint/replica_groups.hpp"
 #include "tests/amount.hpp"
+#include "tests/error.hpp"
 #include "tests/train/checkpoint_rank.hpp"
 
 using namespace weft::internal;
@@ -63,8 +64,6 @@ Processes processes(int count, int jump, int copies) {
     for (int i = 0; i < count; ++i) made.push_back(std::make_unique<Process>(jump, copies));
     return made;
 }
-
-std::string text_of(weftResult_t result) { return result == weftSuccess ? "" : weftGetLastError(nullptr); }
 
 void all_succeed(const std::vector<std::string>& wrong) {
     for (const std::string& each : wrong) CHECK(each == "");

@@ -31,6 +31,7 @@ class DeviceShard {
         : rank_(rank),
           ranks_(ranks.count()),
           types_{config.parameterType, config.reduceType, config.outputType},
+          host_shards_(config.shardsOnHost != 0),
           device_(ranks.placing[size_t(rank)]),
           current_(device_),
           stream_(*ranks.streams[size_t(rank)]) {
@@ -89,22 +90,28 @@ class DeviceShard {
             if (!piece.gradient) throw std::runtime_error("no gradient");
             const weftDataType_t type = or_else(types_.output, own_type(p));
             const double digits = std::max(digits_of(type), digits_of(or_else(types_.reduction, whole_type(p))));
-            see(piece.gradient, p, type, digits, piece.count, [this, p, batches, begin = piece.begin](size_t i) {
-                double sum = 0;
-                for (int rank = 0; rank < ranks_; ++rank)
-                    for (int batch = 0; batch < batches && writes(rank, p); ++batch)
-                        sum += element(rank, batch, p, begin + i);
-                return sum / ranks_;
-            });
+            see(
+                piece.gradient, p, type, digits, piece.count,
+                [this, p, batches, begin = piece.begin](size_t i) {
+                    double sum = 0;
+                    for (int rank = 0; rank < ranks_; ++rank)
+                        for (int batch = 0; batch < batches && writes(rank, p); ++batch)
+                            sum += element(rank, batch, p, begin + i);
+                    return sum / ranks_;
+                },
+                host_shards_);
         }
     }
-    // By work on the stream.
+    // By work on the stream, or of the host.
     void update(int step) {
         for (int p = 0; p < parameters; ++p) {
             const weftTrainPiece_t piece = this->piece(p);
             std::vector<std::byte>& all = numbers(p, own_type(p), [&](size_t i) { return value_of(step, p, i); });
             const size_t size = size_of(own_type(p));
-            copy(piece.values, all.data() + piece.begin * size, piece.count * size);
+            if (!host_shards_)
+                copy(piece.values, all.data() + piece.begin * size, piece.count * size);
+            else if (piece.count > 0)
+                memcpy(piece.values, all.data() + piece.begin * size, piece.count * size);
         }
         demand(weftTrainShardZeroGradients(shard_));
     }
@@ -166,10 +173,13 @@ class DeviceShard {
     }
     void write(void* to, const std::vector<std::byte>& from) { copy(to, from.data(), from.size()); }
     void see(const void* from, int p, weftDataType_t type, double digits, size_t count,
-             std::function<double(size_t)> expected) {
+             std::function<double(size_t)> expected, bool on_host = false) {
         Seen& seen = seen_.emplace_back();
         seen = {p, type, digits, std::vector<std::byte>(count * size_of(type)), std::move(expected)};
-        copy(seen.bytes.data(), from, seen.bytes.size());
+        if (on_host)
+            memcpy(seen.bytes.data(), from, seen.bytes.size());
+        else
+            copy(seen.bytes.data(), from, seen.bytes.size());
     }
     void see_values(int unit, int step) {
         for (int p = 0; p < parameters; ++p) {
@@ -183,6 +193,7 @@ class DeviceShard {
 
     int rank_, ranks_;
     Types types_;
+    bool host_shards_;
     int device_;
     Current current_;
     const Stream& stream_;
@@ -206,7 +217,9 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
         weftTrainStage_t stage;
         int shard_ranks;
         weftDataType_t parameter = weftNumTypes, reduction = weftNumTypes, output = weftNumTypes;
+        int host_shards = 0;
     };
+    constexpr weftDataType_t own = weftNumTypes;
     for (const Form& form :
          {Form{1, weftTrainShardFlat, weftTrainShardParameters, 0},
           Form{2, weftTrainShardRows, weftTrainShardParameters, 0},
@@ -215,18 +228,23 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
           Form{4, weftTrainShardFlat, weftTrainShardGradients, 2},
           Form{2, weftTrainShardRows, weftTrainShardParameters, 0, weftBfloat16, weftFloat32},
           Form{3, weftTrainShardFlat, weftTrainShardGradients, 0, weftFloat16},
-          Form{4, weftTrainShardFlat, weftTrainShardParameters, 2, weftBfloat16, weftFloat32, weftBfloat16}}) {
-        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output);
+          Form{4, weftTrainShardFlat, weftTrainShardParameters, 2, weftBfloat16, weftFloat32, weftBfloat16},
+          Form{3, weftTrainShardFlat, weftTrainShardParameters, 0, own, own, own, 1},
+          Form{2, weftTrainShardRows, weftTrainShardOptimizer, 0, own, own, own, 1},
+          Form{4, weftTrainShardFlat, weftTrainShardGradients, 2, own, own, own, 1},
+          Form{2, weftTrainShardRows, weftTrainShardParameters, 0, weftBfloat16, weftFloat32, own, 1}}) {
+        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output, form.host_shards);
         const Ranks ranks(spread(form.ranks));
-        check_on_threads(form.ranks, [&](int own) {
+        check_on_threads(form.ranks, [&](int number) {
             weftTrainShardConfig_t config = on_device();
+            config.shardsOnHost = form.host_shards;
             config.sharding = form.sharding;
             config.stage = form.stage;
             config.shardRanks = form.shard_ranks;
             config.parameterType = form.parameter;
             config.reduceType = form.reduction;
             config.outputType = form.output;
-            DeviceShard rank(ranks, own, config);
+            DeviceShard rank(ranks, number, config);
             for (int step = 0; step < 3; ++step) {
                 for (int batch = 0; batch < 2; ++batch) {
                     rank.forward(step);
@@ -241,6 +259,69 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
         });
         ranks.check_healthy();
     }
+}
+
+// The bytes of this rank's reduced gradients of float16 and float64, after one iteration.
+static std::string reduced_gradients(const Ranks& ranks, int rank, bool on_device) {
+    const Current current(ranks.placing[size_t(rank)]);
+    const Stream& stream = *ranks.streams[size_t(rank)];
+    const auto copy = [&](void* to, const void* from, size_t bytes) {
+        if (on_device)
+            demand(cuMemcpy(CUdeviceptr(to), CUdeviceptr(from), bytes));
+        else
+            memcpy(to, from, bytes);
+    };
+    constexpr size_t count = 999;
+    constexpr weftDataType_t types[] = {weftFloat16, weftFloat64};
+    const std::vector<double> values(count);
+    weftTrainTensor_t tensors[] = {WEFT_TRAIN_TENSOR_INITIALIZER, WEFT_TRAIN_TENSOR_INITIALIZER};
+    for (int p = 0; p < 2; ++p) {
+        tensors[p].name = p == 0 ? "half" : "double";
+        tensors[p].data = const_cast<double*>(values.data());
+        tensors[p].count = count;
+        tensors[p].datatype = types[p];
+    }
+    weftTrainUnit_t unit = WEFT_TRAIN_UNIT_INITIALIZER;
+    unit.name = "unit";
+    unit.parameters = tensors;
+    unit.parameterCount = 2;
+    weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+    config.onDevice = on_device ? 1 : 0;
+    weftTrainShard_t shard = nullptr;
+    demand(weftTrainShardCreate(&shard, ranks.comms[size_t(rank)], &unit, 1, &config));
+    const weftStream_t own = on_device ? stream.weft() : nullptr;
+    demand(weftTrainShardGather(shard, 0, own));
+    for (int p = 0; p < 2; ++p) {
+        std::vector<std::byte> numbers(count * size_of(types[p]));
+        for (size_t i = 0; i < count; ++i) set_number(numbers.data(), types[p], i, double((i + size_t(rank)) % 1024));
+        void* gradient = nullptr;
+        demand(weftTrainShardGetGradient(shard, p, &gradient));
+        stream.finish();
+        copy(gradient, numbers.data(), numbers.size());
+    }
+    demand(weftTrainShardRelease(shard, 0, weftTrainBackward, own));
+    demand(weftTrainShardReduceScatter(shard, 0, weftTrainSynchronize, own));
+    demand(weftTrainShardFinish(shard, own));
+    stream.finish();
+    std::string bytes;
+    for (int p = 0; p < 2; ++p) {
+        weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+        demand(weftTrainShardGetPiece(shard, p, &piece));
+        std::string part(piece.count * size_of(types[p]), '\0');
+        if (piece.count > 0) copy(part.data(), piece.gradient, part.size());
+        bytes += part;
+    }
+    demand(weftTrainShardDestroy(shard));
+    return bytes;
+}
+
+TEST_CASE("float16 and float64 gradients on devices are divided with the bits of the host", "[train]") {
+    const Ranks ranks(spread(3));  // divided by 2, and the sum by 1.5
+    check_on_threads(3, [&](int rank) {
+        const std::string device = reduced_gradients(ranks, rank, true), host = reduced_gradients(ranks, rank, false);
+        if (device.empty() || device.find_first_not_of('\0') == device.npos) throw std::runtime_error("no gradients");
+        if (device != host) throw std::runtime_error("other bits than the host's");
+    });
 }
 
 TEST_CASE("other streams than a device's are refused by a sharded model", "[train]") {

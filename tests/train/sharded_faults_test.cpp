@@ -21,8 +21,6 @@ using namespace weft::internal::train;
 
 namespace {
 
-std::string text_of(weftResult_t result) { return result == weftSuccess ? "" : weftGetLastError(nullptr); }
-
 // One iteration, up to its first error. `before` is called with the number of each step that waits for other ranks.
 template <class Before>
 weftResult_t iterate(weftTrainShard_t shard, Before&& before) {
@@ -137,7 +135,7 @@ TEST_CASE("a rank that cannot make the communicator of a group is an error on al
         auto all = Peers::make(comm);
         if (!all) return all.status().text();
         // The negative size gives rank 1 no communicator in a split in which it takes part.
-        const auto made = ShardGroups::make(std::move(*all), comm, 3, {rank == 1 ? -1 : 1, 3}, false);
+        const auto made = ShardGroups::make(std::move(*all), comm, 3, {rank == 1 ? -1 : 1, 3});
         if (made) return "no error";
         const bool names_it = rank == 1 ? made.status().id() == error::argument_communicator
                                         : made.status().id() == error::train_model && made.status().facts().rank == 1;

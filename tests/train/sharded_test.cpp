@@ -180,8 +180,8 @@ ShardingPlan three_units() {
 }
 
 // A plan and a number of ranks that all ranks draw alike.
-struct Scenario {
-    explicit Scenario(uint32_t seed) {
+struct ShardedScenario {
+    explicit ShardedScenario(uint32_t seed) {
         std::mt19937 random(seed);
         const weftDataType_t types[] = {weftFloat16, weftBfloat16, weftFloat32, weftFloat64};
         ranks = 1 + int(random() % 4);
@@ -234,7 +234,7 @@ TEST_CASE("each rank has its shard of rank 0's values, and gathers the whole uni
 }
 
 // Three steps have the gradients and values that the scenario says.
-static void trains(const Scenario& scenario) {
+static void trains(const ShardedScenario& scenario) {
     on_sharded(scenario.ranks, scenario.plan, [&](ShardedRank& rank) {
         for (int step = 0; step < 3; ++step) {
             for (int batch = 0; batch < scenario.batches; ++batch) {
@@ -251,7 +251,7 @@ static void trains(const Scenario& scenario) {
 TEST_CASE("random models are trained as values and sums say, sharded in every way") {
     const uint32_t first = seed();
     for (uint32_t i = 0; i < (small() ? 30u : 120u); ++i) {
-        const Scenario scenario(first + i);
+        const ShardedScenario scenario(first + i);
         CAPTURE(first + i, scenario.plan.shard_ranks, scenario.batches, scenario.partial);
         trains(scenario);
     }
@@ -263,7 +263,7 @@ TEST_CASE("float32 models are trained in mixed precision, sharded in every way")
                                 {weftNumTypes, weftBfloat16, weftNumTypes}, {weftNumTypes, weftNumTypes, weftFloat16}};
     const uint32_t first = seed();
     for (uint32_t i = 0; i < (small() ? 18u : 60u); ++i) {
-        Scenario scenario(first + i);
+        ShardedScenario scenario(first + i);
         scenario.plan.types = forms[i % std::size(forms)];
         for (UnitPlan& unit : scenario.plan.units)
             for (UnitParameter& parameter : unit.parameters) parameter.facts.type = weftFloat32;

@@ -10,17 +10,12 @@
 #include "src/base/arithmetic.hpp"
 #include "tests/amount.hpp"
 #include "tests/comm/on_threads.hpp"
+#include "tests/error.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
 
 namespace {
-
-std::string id() {
-    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
-    return weftGetLastErrorInfo(nullptr, &info) == weftSuccess ? info.id : "";
-}
-std::string id_of(weftResult_t result) { return result == weftSuccess ? "" : id(); }
 
 bool near(double seen, double expected, double scale = 1) {
     return std::fabs(seen - expected) <= 1e-5 * std::max(scale, std::fabs(expected));
@@ -166,7 +161,7 @@ TEST_CASE("batch norm has the golden values") {
         layer.runningMean = &running_mean;
         layer.runningVariance = &running_variance;
         if (weftTrainBatchNormForward(&layer, x[rank], &mean, &invstd, &count, comm, nullptr) != weftSuccess)
-            return id();
+            return newest_id();
         return near(mean, 4) && near(1 / invstd / invstd, 12.5) && near(running_variance, 16.6667) && count == 4
                    ? ""
                    : "wrong";
@@ -182,7 +177,7 @@ TEST_CASE("batch norm refuses one element a channel on all ranks, and wrong argu
         std::string seen;
         const auto forward = [&] {
             const auto result = weftTrainBatchNormForward(&layer, x, &mean, &invstd, nullptr, comm, nullptr);
-            seen += result == weftSuccess ? "+ " : id() + " ";
+            seen += result == weftSuccess ? "+ " : newest_id() + " ";
         };
         forward();
         layer.channels = 0;
@@ -201,7 +196,7 @@ TEST_CASE("batch norm refuses one element a channel on all ranks, and wrong argu
         forward();
         layer.size = sizeof layer;
         (void)weftTrainBatchNormBackward(&layer, x, nullptr, &mean, nullptr, sums, comm, nullptr);
-        return seen + id();
+        return seen + newest_id();
     });
     CHECK(wrong == std::vector<std::string>(2,
                                             "argument.count argument.value argument.datatype argument.value "

@@ -19,8 +19,6 @@ weftTrainStragglersConfig_t each_steps(uint64_t steps) {
     return config;
 }
 
-std::string error_id() { return last_error().id; }
-
 }  // namespace
 
 TEST_CASE("all ranks get the golden scores, and rank 0 names the straggler") {
@@ -97,7 +95,7 @@ TEST_CASE("a wrong duration is an error of that rank, and the report comes with 
         for (const double seconds : bad) {
             const weftResult_t result = weftTrainStragglersStep(object, rank == 1 ? seconds : 2, &reported);
             if (result != (rank == 1 ? weftInvalidArgument : weftSuccess)) return "the result of a wrong duration";
-            if (rank == 1 && error_id() != "argument.value") return error_id();
+            if (rank == 1 && newest_id() != "argument.value") return newest_id();
         }
         if (reported != 1) return "no report";
         double scores[2];
@@ -127,7 +125,7 @@ TEST_CASE("wrong settings of one rank are an error on all, and the communicator 
             }
             weftTrainStragglers_t object = nullptr;
             if (weftTrainStragglersCreate(&object, comm, &config) == weftSuccess || object) return "it was made";
-            if (error_id() != (rank == 1 ? bad.own : bad.others)) return error_id();
+            if (newest_id() != (rank == 1 ? bad.own : bad.others)) return newest_id();
             return weftBarrier(comm, nullptr) == weftSuccess ? "" : "the communicator ended";
         });
         CHECK(wrong == std::vector<std::string>(3));

@@ -153,6 +153,8 @@ Status read_shard_config(const weftTrainShardConfig_t* given, train::ShardingPla
         return fail(error::argument_config, "config.shardRanks is {}; it must not be negative", config.shardRanks);
     if (!is_switch(config.onDevice))
         return fail(error::argument_config, "config.onDevice is {}; it is 0 or 1", config.onDevice);
+    if (!is_switch(config.shardsOnHost))
+        return fail(error::argument_config, "config.shardsOnHost is {}; it is 0 or 1", config.shardsOnHost);
     if (!(config.divisor >= 0) || std::isinf(config.divisor))
         return fail(error::argument_config, "config.divisor is {}; it must be a positive number, or 0", config.divisor);
     plan.sharding = config.sharding == weftTrainShardRows ? train::Sharding::rows : train::Sharding::flat;
@@ -161,6 +163,7 @@ Status read_shard_config(const weftTrainShardConfig_t* given, train::ShardingPla
     plan.keeps_gradients = config.stage < weftTrainShardGradients;
     plan.divisor = config.divisor;
     plan.on_device = config.onDevice != 0;
+    plan.shards_on_host = config.shardsOnHost != 0;
     plan.types = {config.parameterType, config.reduceType, config.outputType};
     if (config.gatherBits != 0 && config.gatherBits != 8)
         return fail(error::argument_config, "config.gatherBits is {}; it must be 0 or 8", config.gatherBits);
@@ -354,6 +357,7 @@ weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_
                                             found.gathered.remote_bytes,
                                             found.reduced.bytes,
                                             found.reduced.remote_bytes,
+                                            found.host_bytes,
                                             found.most_bytes};
         return write_struct("weftTrainShardGetStats", "stats", made, first_stats_size,
                             "WEFT_TRAIN_SHARD_STATS_INITIALIZER", stats);

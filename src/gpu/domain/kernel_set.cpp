@@ -106,8 +106,9 @@ Status KernelSet::load(const Driver& driver, int device) {
     };
     WEFT_TRY(load_one(messages_, message_entry_point));
     WEFT_TRY(load_one(access_, access_entry_point));
-    // It waits for no other rank, so its blocks need not run at once.
+    // They wait for no other rank, so their blocks need not run at once.
     WEFT_TRY(load_one(converter_, convert_entry_point, false));
+    WEFT_TRY(load_one(divider_, divide_entry_point, false));
     for (int number = 0; number < body_count; ++number) {
         const uint32_t lacking = needs(Body(number)) & ~facts_.capabilities;
         if (lacking)

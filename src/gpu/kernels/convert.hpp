@@ -1,4 +1,5 @@
-// convert.hpp: the kernel that converts floats to and from 16 bits. float64 is rounded to float32 first, as on the host.
+// convert.hpp: the kernels of training that take one element at a time, with the bits of the host. One converts floats to
+// and from 16 bits; float64 is rounded to float32 first. One divides.
 #pragma once
 #include "src/base/arithmetic.hpp"
 #include "src/gpu/kernels/convert_arguments.hpp"
@@ -6,15 +7,23 @@
 
 namespace weft::internal::cuda {
 
+// The elements of a thread: first, first + step, ...
+struct ElementsOfThread {
+    uint64_t first, step;
+};
+WEFT_DEVICE ElementsOfThread elements_of_thread(const Team& team) {
+    return {uint64_t(team.block) * uint64_t(team.threads) + uint64_t(team.thread),
+            uint64_t(team.threads) * uint64_t(team.blocks)};
+}
+
 template <weftDataType_t from, weftDataType_t to>
 WEFT_DEVICE void convert_all(const Team& team, const ConvertArguments& arguments) {
     using From = Arithmetic<from>;
     using To = Arithmetic<to>;
     const auto* const source = static_cast<const typename From::Element*>(arguments.from);
     auto* const target = static_cast<typename To::Element*>(arguments.to);
-    const uint64_t step = uint64_t(team.threads) * uint64_t(team.blocks);
-    for (uint64_t i = uint64_t(team.block) * uint64_t(team.threads) + uint64_t(team.thread); i < arguments.count;
-         i += step)
+    const ElementsOfThread own = elements_of_thread(team);
+    for (uint64_t i = own.first; i < arguments.count; i += own.step)
         target[i] = To::round(typename To::Accumulator(float(From::widen(source[i]))));
 }
 
@@ -31,6 +40,25 @@ WEFT_DEVICE void convert(const Team& team, const ConvertArguments& arguments) {
         convert_small<weftFloat16>(team, arguments);
     else
         convert_small<weftBfloat16>(team, arguments);
+}
+
+template <weftDataType_t type>
+WEFT_DEVICE void divide_all(const Team& team, const DivideArguments& arguments) {
+    using Numbers = Arithmetic<type>;
+    auto* const elements = static_cast<typename Numbers::Element*>(arguments.elements);
+    const auto divisor = typename Numbers::Accumulator(arguments.divisor);
+    const ElementsOfThread own = elements_of_thread(team);
+    for (uint64_t i = own.first; i < arguments.count; i += own.step)
+        elements[i] = Numbers::round(Numbers::widen(elements[i]) / divisor);
+}
+
+WEFT_DEVICE void divide(const Team& team, const DivideArguments& arguments) {
+    switch (arguments.type) {
+        case weftFloat16: return divide_all<weftFloat16>(team, arguments);
+        case weftBfloat16: return divide_all<weftBfloat16>(team, arguments);
+        case weftFloat64: return divide_all<weftFloat64>(team, arguments);
+        default: return divide_all<weftFloat32>(team, arguments);
+    }
 }
 
 }  // namespace weft::internal::cuda

@@ -1,8 +1,20 @@
-// convert_kernels.cu: the entry point of conversions. One serves all pairs of types, because memory is its limit.
+// convert_kernels.cu: the entry points of conversions and divisions. One serves all types, because memory is its limit.
 #include "src/gpu/kernels/convert.hpp"
+
+namespace {
+
+__device__ weft::internal::cuda::Team team_of_thread() {
+    return {int(threadIdx.x), int(blockDim.x), int(blockIdx.x), int(gridDim.x)};
+}
+
+}  // namespace
 
 extern "C" __global__ void __launch_bounds__(weft::internal::cuda::convert_threads)
     weft_convert(const __grid_constant__ weft::internal::cuda::ConvertArguments arguments) {
-    const weft::internal::cuda::Team team{int(threadIdx.x), int(blockDim.x), int(blockIdx.x), int(gridDim.x)};
-    weft::internal::cuda::convert(team, arguments);
+    weft::internal::cuda::convert(team_of_thread(), arguments);
+}
+
+extern "C" __global__ void __launch_bounds__(weft::internal::cuda::convert_threads)
+    weft_divide(const __grid_constant__ weft::internal::cuda::DivideArguments arguments) {
+    weft::internal::cuda::divide(team_of_thread(), arguments);
 }

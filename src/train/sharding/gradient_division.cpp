@@ -11,11 +11,9 @@ GradientDivision two_steps(double divisor) {
             divisor / before};
 }
 
-bool divides_in_steps(weftDataType_t type) { return type != weftFloat32 && type != weftBfloat16; }
-
 GradientDivision gradient_division(weftDataType_t type, int ranks, double divisor) {
     if (divisor == 1) return {};
-    if (divides_in_steps(type)) return two_steps(divisor);
+    if (type != weftFloat32 && type != weftBfloat16) return two_steps(divisor);
     if (divisor == ranks) return {GradientDivision::Reduction::average, divisor, 1};
     return {GradientDivision::Reduction::scaled_sum, divisor, 1};
 }

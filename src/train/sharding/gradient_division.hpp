@@ -17,7 +17,6 @@ struct GradientDivision {
 // The sum of `ranks` contributions, divided by `divisor`. Types other than float32 and bfloat16 are divided in two
 // steps: in float16 a sum of small numbers loses bits, and one of large numbers overflows.
 GradientDivision gradient_division(weftDataType_t type, int ranks, double divisor);
-bool divides_in_steps(weftDataType_t type);
 // A power of two near the square root of the divisor, and the rest.
 GradientDivision two_steps(double divisor);
 

@@ -5,8 +5,7 @@
 namespace weft::internal::train {
 
 Result<ShardGroups> ShardGroups::make(std::unique_ptr<Peers> all, weftComm_t comm, int shard_ranks,
-                                      const std::vector<int>& reshard_sizes, bool has_self, std::vector<int> hosts,
-                                      int hop_ranks) {
+                                      const std::vector<int>& reshard_sizes, std::vector<int> hosts, int hop_ranks) {
     ShardGroups groups;
     Status first_failure;
     // After a failure this rank goes on, because the others wait for it in the next split.
@@ -28,7 +27,6 @@ Result<ShardGroups> ShardGroups::make(std::unique_ptr<Peers> all, weftComm_t com
         split(groups.host_, rank / hop_ranks);
         split(groups.across_, rank / shard_ranks * hop_ranks + rank % hop_ranks);
     }
-    if (has_self) split(groups.self_, rank);
     for (const int size : reshard_sizes) split(groups.reshard_[size], rank / size);
     WEFT_TRY(check_agreement(groups.all(), "", std::move(first_failure)));
     return groups;
@@ -45,11 +43,24 @@ Traffic ShardGroups::traffic(int size, size_t bytes_each) const {
     return sum;
 }
 
-void ShardGroups::abort() {
-    for (Peers* peers : {all_.get(), shard_.get(), replicas_.get(), self_.get(), host_.get(), across_.get()})
-        if (peers) peers->abort();
+template <class Body>
+void ShardGroups::each(Body&& body) const {
+    for (Peers* peers : {all_.get(), shard_.get(), replicas_.get(), host_.get(), across_.get()})
+        if (peers) body(*peers);
     for (const auto& [size, peers] : reshard_)
-        if (peers) peers->abort();
+        if (peers) body(*peers);
+}
+
+void ShardGroups::abort() {
+    each([](Peers& peers) { peers.abort(); });
+}
+
+Status ShardGroups::state() const {
+    Status first;
+    each([&](const Peers& peers) {
+        if (first) first = peers.state();
+    });
+    return first;
 }
 
 }  // namespace weft::internal::train

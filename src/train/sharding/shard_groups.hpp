@@ -26,7 +26,7 @@ class ShardGroups {
     // model, and consecutive ranks of those are a reshard group, for each of its sizes. If a rank fails, all do.
     // `hosts`: of each rank; empty: one host. `hop_ranks`: ranks of a host that have a communicator of their own; 0: none.
     static Result<ShardGroups> make(std::unique_ptr<Peers> all, weftComm_t comm, int shard_ranks,
-                                    const std::vector<int>& reshard_sizes, bool has_self, std::vector<int> hosts = {},
+                                    const std::vector<int>& reshard_sizes, std::vector<int> hosts = {},
                                     int hop_ranks = 0);
 
     // All ranks of the model.
@@ -35,21 +35,23 @@ class ShardGroups {
     // The ranks with the same shard in other copies of the model.
     Peers& replicas() const { return *replicas_; }
     Peers& reshard(int ranks) const { return *reshard_.at(ranks); }
-    // This rank alone: its calls scale memory of a device.
-    Peers& self() const { return *self_; }
     // The ranks of the shard group on this host, and those with this rank's place on each host.
     Peers& host() const { return *host_; }
     Peers& across() const { return *across_; }
     bool has_hops() const { return host_ != nullptr; }
     // With `bytes_each` for each other rank of this rank's group of `size` consecutive ranks.
     Traffic traffic(int size, size_t bytes_each) const;
-    bool has_self() const { return self_ != nullptr; }
     bool has_replicas() const { return replicas_ != nullptr; }
     void abort();
+    // The first error that has hit one of them. Does not wait.
+    Status state() const;
 
   private:
+    template <class Body>
+    void each(Body&& body) const;
+
     std::unique_ptr<Peers> all_, shard_, replicas_;  // the last two only if there are replicas
-    std::unique_ptr<Peers> self_, host_, across_;
+    std::unique_ptr<Peers> host_, across_;
     std::vector<int> hosts_;
     std::map<int, std::unique_ptr<Peers>> reshard_;
 };

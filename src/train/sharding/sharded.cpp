@@ -4,13 +4,13 @@
 
 #include "src/base/datatype.hpp"
 #include "src/train/agreement.hpp"
-#include "src/train/sharding/gradient_division.hpp"
 
 namespace weft::internal::train {
 
 namespace {
 
 size_t all_shards_bytes(const Unit& unit) { return message_bytes(unit.layout); }
+size_t values_bytes(const Unit& unit) { return unit.layout.shard_bytes(); }
 
 }  // namespace
 
@@ -32,8 +32,8 @@ Result<std::shared_ptr<Sharded>> Sharded::make(Status own, const ShardingPlan& p
     if (!all) return own ? all.take_status() : std::move(own);
     // All ranks have one plan, before they split the communicator by it.
     WEFT_TRY(check_agreement(**all, described(plan), std::move(own)));
-    auto groups = ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_),
-                                    made->space_->on_device() && made->divides_sums(), plan.hosts, hop_ranks);
+    auto groups =
+        ShardGroups::make(std::move(*all), comm, shard_ranks, reshard_sizes(made->units_), plan.hosts, hop_ranks);
     if (!groups) return groups.take_status();
     made->groups_ = std::move(*groups);
     WEFT_TRY(made->scatter_values(plan));
@@ -58,17 +58,10 @@ Sharded::~Sharded() {
     (void)space_->synchronize();  // copies may still use the memory
 }
 
-bool Sharded::divides_sums() const {
-    return std::any_of(units_.begin(), units_.end(), [](const Unit& unit) {
-        return std::any_of(unit.forms.reduced.segments().begin(), unit.forms.reduced.segments().end(),
-                           [](const Segment& segment) { return divides_in_steps(segment.type); });
-    });
-}
-
 Status Sharded::reserve(bool has_replicas, int hosts) {
     WEFT_TRY(space_->prepare_arithmetic());
     WEFT_TRY(allocate(*space_, largest(units_, staging_bytes), staging_));
-    for (Unit& unit : units_) WEFT_TRY(allocate(*space_, unit.layout.shard_bytes(), unit.shard));
+    for (Unit& unit : units_) WEFT_TRY(allocate_shard(*space_, unit, unit.layout.shard_bytes(), unit.shard));
     Result<std::unique_ptr<LaunchQueue>> queue = space_->on_device() ? LaunchQueue::at_once() : LaunchQueue::start();
     if (!queue) return queue.take_status();
     queue_ = std::move(*queue);
@@ -79,7 +72,8 @@ Status Sharded::reserve(bool has_replicas, int hosts) {
 Status Sharded::scatter_values(const ShardingPlan& plan) {
     const bool has_values = groups_.all().rank() == 0;
     const bool first_copy = !groups_.has_replicas() || groups_.replicas().rank() == 0;
-    FlatBuffer message;
+    FlatBuffer message, arrived;  // arrived: a shard, before it is copied to host memory
+    if (has_host_shards()) WEFT_TRY(allocate(*space_, largest(units_, values_bytes), arrived));
     if (has_values) WEFT_TRY(allocate(*space_, largest(units_, all_shards_bytes), message));
     for (size_t u = 0; u < units_.size(); ++u) {
         Unit& unit = units_[u];
@@ -98,10 +92,11 @@ Status Sharded::scatter_values(const ShardingPlan& plan) {
                                       piece.count * size));
             }
         }
-        if (first_copy)
-            WEFT_TRY(groups_.shard().scatter(message.data(), unit.shard.data(), bytes, 0, space_->stream()));
+        std::byte* const shard = unit.host_shards ? arrived.data() : unit.shard.data();
+        if (first_copy) WEFT_TRY(groups_.shard().scatter(message.data(), shard, bytes, 0, space_->stream()));
         if (groups_.has_replicas())
-            WEFT_TRY(groups_.replicas().broadcast(unit.shard.data(), bytes, weftUint8, 0, space_->stream()));
+            WEFT_TRY(groups_.replicas().broadcast(shard, bytes, weftUint8, 0, space_->stream()));
+        if (unit.host_shards) WEFT_TRY(space_->copy(unit.shard.data(), shard, bytes));
     }
     return space_->synchronize();
 }
@@ -199,8 +194,10 @@ Status Sharded::finish(weftStream_t stream) {
     }
     WEFT_TRY(ended_by(gradients_.finish()));
     gathers_.finish();
+    // The host reads gradients and changes values next: copies from and to its memory have ended then.
+    if (has_host_shards()) WEFT_TRY(ended_by(space_->synchronize()));
     open_ = false;
-    if (space_->on_device()) WEFT_TRY(ended_by(groups_.shard().state()));
+    if (space_->on_device()) WEFT_TRY(ended_by(groups_.state()));
     return ended_by(space_->lead(stream));
 }
 
@@ -231,12 +228,15 @@ ParameterShard Sharded::shard(int number) const {
 
 ShardingCounters Sharded::counters() const {
     ShardingCounters counters{
-        gathers_.elements(), gradients_.elements(), gathers_.traffic(), gradients_.traffic(), 0, 0,
+        gathers_.elements(), gradients_.elements(), gathers_.traffic(), gradients_.traffic(), 0, 0, 0,
         space_->most_held()};
-    for (const Unit& unit : units_)
-        counters.shard_bytes +=
-            unit.shard.held() + unit.gradient.shard.held() + unit.gradient.partial.held() + unit.secondary.held();
+    for (const Unit& unit : units_) {
+        const size_t shards = unit.shard.held() + unit.gradient.shard.held();
+        counters.shard_bytes += shards + unit.gradient.partial.held() + unit.secondary.held();
+        if (unit.host_shards) counters.host_bytes += shards;
+    }
     counters.whole_bytes = space_->held() - counters.shard_bytes;
+    if (!on_device()) counters.host_bytes = counters.shard_bytes;
     return counters;
 }
 

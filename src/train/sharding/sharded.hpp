@@ -24,9 +24,9 @@ struct ParameterShard {
 struct ShardingCounters {
     uint64_t gathered_elements = 0, reduced_elements = 0;  // of whole units, without padding
     Traffic gathered, reduced;                             // received by gathers, sent by reductions over shards
-    // Memory that is held now, for values, gradients and parts of reshard groups; for whole units, whole gradients and
-    // messages; and the most of both at once.
-    size_t shard_bytes = 0, whole_bytes = 0, most_bytes = 0;
+    // Memory that is held now: for values, gradients and parts of reshard groups; of these, on the host; for whole
+    // units, whole gradients and messages. The most of both at once.
+    size_t shard_bytes = 0, host_bytes = 0, whole_bytes = 0, most_bytes = 0;
 };
 
 // All ranks make the same calls, except parameter(), gradient(), shard() and counters(). Thread-bound, except abort(),
@@ -73,10 +73,10 @@ class Sharded {
     // Without communicators.
     Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, std::vector<Unit> units);
     Status reserve(bool has_replicas, int hosts);
-    // Whether some reduction divides its result.
-    bool divides_sums() const;
     Status scatter_values(const ShardingPlan& plan);
     Status usable() const;
+    // Of shards in host memory, whose units lie on a device.
+    bool has_host_shards() const { return !units_.empty() && units_.front().host_shards; }
     // Keeps a failure after which the object has ended, and ends it on all ranks.
     Status ended_by(Status status);
 

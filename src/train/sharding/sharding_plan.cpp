@@ -12,10 +12,11 @@ namespace weft::internal::train {
 std::string described(const ShardingPlan& plan) {
     std::string text = fmt::format(
         "the settings sharding {}, shardRanks {}, keeps units {}, keeps gradients {}, divisor {}, onDevice {}, "
-        "types {} {} {}, gatherBits {}, reduceBits {}, blockCount {}, WEFT_CHECK_UNITS {}\n",
+        "shardsOnHost {}, types {} {} {}, gatherBits {}, reduceBits {}, blockCount {}, WEFT_CHECK_UNITS {}\n",
         int(plan.sharding), plan.shard_ranks, int(plan.keeps_wholes), int(plan.keeps_gradients), plan.divisor,
-        int(plan.on_device), int(plan.types.parameter), int(plan.types.reduction), int(plan.types.output),
-        plan.quantization.gather_bits, plan.quantization.reduce_bits, plan.quantization.block, options().check_units);
+        int(plan.on_device), int(plan.shards_on_host), int(plan.types.parameter), int(plan.types.reduction),
+        int(plan.types.output), plan.quantization.gather_bits, plan.quantization.reduce_bits, plan.quantization.block,
+        options().check_units);
     for (size_t u = 0; u < plan.units.size(); ++u) {
         const UnitPlan& unit = plan.units[u];
         std::string name = unit.name;
@@ -143,7 +144,8 @@ std::vector<Unit> units_of(const ShardingPlan& plan, int shard_ranks) {
         UnitForms forms =
             mixes ? forms_of(facts, form_types(plan.types, weftFloat32), shard_ranks, plan.sharding, elements)
                   : UnitForms{layout, layout, layout};
-        units.emplace_back(each.name, layout, std::move(forms), whole_group ? 0 : each.reshard_ranks);
+        units.emplace_back(each.name, layout, std::move(forms), whole_group ? 0 : each.reshard_ranks,
+                           plan.on_device && plan.shards_on_host);
     }
     return units;
 }

@@ -48,4 +48,11 @@ Status allocate(MemorySpace& space, size_t bytes, FlatBuffer& buffer) {
     return ok();
 }
 
+Status allocate_shard(MemorySpace& space, const Unit& unit, size_t bytes, FlatBuffer& buffer) {
+    auto made = unit.host_shards ? FlatBuffer::allocate_on_host(space, bytes) : FlatBuffer::allocate(space, bytes);
+    if (!made) return made.take_status();
+    buffer = std::move(*made);
+    return ok();
+}
+
 }  // namespace weft::internal::train

@@ -36,16 +36,19 @@ struct UnitForms {
 
 // The launch queue uses the memory of launches in progress; the rest is thread-bound.
 struct Unit {
-    Unit(std::string unit_name, UnitLayout unit_layout, UnitForms unit_forms, int ranks_after_forward)
+    Unit(std::string unit_name, UnitLayout unit_layout, UnitForms unit_forms, int ranks_after_forward,
+         bool has_host_shards)
         : name(std::move(unit_name)),
           layout(std::move(unit_layout)),
           forms(std::move(unit_forms)),
-          reshard_ranks(ranks_after_forward) {}
+          reshard_ranks(ranks_after_forward),
+          host_shards(has_host_shards) {}
 
     std::string name;
     UnitLayout layout;
     UnitForms forms;
     int reshard_ranks;  // after the forward pass; 0: the whole shard group, 1: the unit is kept
+    bool host_shards;   // the shards of values and reduced gradients lie in host memory, the rest on a device
     FlatBuffer shard;
     FlatBuffer secondary;  // this rank's part in the reshard group
     FlatBuffer whole;      // while it is gathered
@@ -70,5 +73,7 @@ bool converts(const UnitLayout& from, const UnitLayout& to);
 size_t staging_bytes(const Unit& unit);
 size_t largest(const std::vector<Unit>& units, size_t (*bytes_of)(const Unit&));
 Status allocate(MemorySpace& space, size_t bytes, FlatBuffer& buffer);
+// For a shard of values or reduced gradients.
+Status allocate_shard(MemorySpace& space, const Unit& unit, size_t bytes, FlatBuffer& buffer);
 
 }  // namespace weft::internal::train

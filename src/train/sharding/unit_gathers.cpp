@@ -18,6 +18,9 @@ size_t pooled_capacity(const Unit& unit) { return is_kept_alone(unit) ? 0 : whol
 size_t converted_bytes(const Unit& unit) {
     return converts(unit.layout, unit.forms.whole) ? unit.forms.whole.shard_bytes() : 0;
 }
+size_t arrived_bytes(const Unit& unit) {
+    return unit.host_shards && converts(unit.layout, unit.forms.whole) ? unit.layout.shard_bytes() : 0;
+}
 
 }  // namespace
 
@@ -35,6 +38,7 @@ Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
     staging_ = staging;
     WEFT_TRY(quantized_.reserve(*units_));
     if (!quantized_.used()) WEFT_TRY(allocate(*space_, largest(*units_, converted_bytes), converted_));
+    WEFT_TRY(allocate(*space_, largest(*units_, arrived_bytes), arrived_));
     const auto pooled =
         std::count_if(units_->begin(), units_->end(), [this](const Unit& unit) { return !has_own_whole(unit); });
     WEFT_TRY(wholes_.reserve(std::min(whole_buffers, int(pooled))));
@@ -109,16 +113,26 @@ Status UnitGathers::gather_whole(const Unit& unit, bool from_secondary) {
 
 Status UnitGathers::gather_shards(const Unit& unit, std::byte* gathered) {
     if (quantized_.used()) return quantized_.run(groups_->shard(), unit, gathered);
+    const size_t bytes = unit.forms.whole.shard_bytes();
+    auto shard = sent_shard(unit, gathered + size_t(groups_->shard().rank()) * bytes);
+    if (!shard) return shard.take_status();
+    return groups_->shard().all_gather(*shard, gathered, bytes, space_->stream());
+}
+
+Result<const std::byte*> UnitGathers::sent_shard(const Unit& unit, std::byte* place) {
     const UnitLayout& layout = unit.forms.whole;
-    const size_t bytes = layout.shard_bytes();
+    const bool converts = train::converts(unit.layout, layout);
     const std::byte* shard = unit.shard.data();
-    if (converts(unit.layout, layout)) {
-        const weftDataType_t type = layout.segments()[0].type;
-        WEFT_TRY(
-            space_->convert(converted_.data(), type, shard, unit.layout.segments()[0].type, bytes / size_of(type)));
-        shard = converted_.data();
+    if (unit.host_shards) {
+        std::byte* const arrived = converts ? arrived_.data() : place;
+        WEFT_TRY(space_->copy(arrived, shard, unit.layout.shard_bytes()));
+        shard = arrived;
     }
-    return groups_->shard().all_gather(shard, gathered, bytes, space_->stream());
+    if (!converts) return shard;
+    const weftDataType_t type = layout.segments()[0].type;
+    WEFT_TRY(space_->convert(converted_.data(), type, shard, unit.layout.segments()[0].type,
+                             layout.shard_bytes() / size_of(type)));
+    return converted_.data();
 }
 
 Traffic UnitGathers::traffic_of(const Unit& unit) const {

@@ -42,6 +42,8 @@ class UnitGathers {
     Status gather_whole(const Unit& unit, bool from_secondary);
     // The shards of all ranks in the type of whole units, one behind the other.
     Status gather_shards(const Unit& unit, std::byte* gathered);
+    // This rank's shard in the type of whole units. `place` is memory for it, which is used if it is copied anyhow.
+    Result<const std::byte*> sent_shard(const Unit& unit, std::byte* place);
     Traffic traffic_of(const Unit& unit) const;
     void drop(Unit& unit);
 
@@ -51,6 +53,7 @@ class UnitGathers {
     bool keeps_wholes_;
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
+    FlatBuffer arrived_;         // a shard of host memory that must be converted. The launches use it in turn
     FlatBuffer converted_;       // a shard in the type of whole units. The launches use it in turn
     QuantizedGather quantized_;  // likewise
     BufferPool wholes_;

@@ -33,7 +33,7 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
     if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size())), true));
     reduction_.discard();
     for (Unit& unit : *units_) {
-        WEFT_TRY(allocate(*space_, shard_bytes(unit), unit.gradient.shard));
+        WEFT_TRY(allocate_shard(*space_, unit, shard_bytes(unit), unit.gradient.shard));
         unit.gradient.shard.discard();
         if (has_replicas) WEFT_TRY(allocate(*space_, reduced_bytes(unit), unit.gradient.partial));
         unit.gradient.partial.discard();

@@ -12,6 +12,11 @@ size_t segment_elements(const Segment& segment) {
     return count;
 }
 
+size_t converted_gradient_bytes(const Unit& unit) {
+    return converts(unit.forms.reduced, unit.forms.gradient) ? unit.forms.gradient.shard_bytes() : 0;
+}
+size_t host_gradient_bytes(const Unit& unit) { return unit.host_shards ? unit.forms.gradient.shard_bytes() : 0; }
+
 }  // namespace
 
 UnitReduction::UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor,
@@ -25,13 +30,12 @@ Status UnitReduction::reserve(const std::vector<Unit>& units, int hosts) {
     WEFT_TRY(quantized_.reserve(units, hosts));
     WEFT_TRY(
         allocate(*space_, largest(units, [](const Unit& unit) { return unit.forms.reduced.shard_bytes(); }), sum_));
-    return allocate(
-        *space_,
-        largest(units,
-                [](const Unit& unit) {
-                    return converts(unit.forms.reduced, unit.forms.gradient) ? unit.forms.gradient.shard_bytes() : 0;
-                }),
-        converted_);
+    WEFT_TRY(allocate(*space_, largest(units, converted_gradient_bytes), converted_));
+    return allocate(*space_, largest(units, host_gradient_bytes), shard_on_device_);
+}
+
+std::byte* UnitReduction::shard_of(const Unit& unit) const {
+    return unit.host_shards ? shard_on_device_.data() : unit.gradient.shard.data();
 }
 
 void UnitReduction::discard() {
@@ -55,14 +59,13 @@ Status UnitReduction::over_shards(Unit& unit, const ReductionPlan& plan, const s
     if (!in_place(unit, plan)) WEFT_TRY(sum_.back());
     const std::byte* const source = staged ? staging : gradient;
     if (!groups_->has_replicas()) {
-        std::byte* const to = in_place(unit, plan) ? unit.gradient.shard.data() : sum_.data();
+        std::byte* const to = in_place(unit, plan) ? shard_of(unit) : sum_.data();
         WEFT_TRY(reduce_to(unit, source, staged, to));
         WEFT_TRY(divide_after(unit, to));
         return keep(unit, plan, to);
     }
     // The first gradient is reduced over replicas where it stays. Others have a place of their own until then.
-    std::byte* const to =
-        plan.synchronizes && in_place(unit, plan) ? unit.gradient.shard.data() : unit.gradient.partial.data();
+    std::byte* const to = plan.synchronizes && in_place(unit, plan) ? shard_of(unit) : unit.gradient.partial.data();
     if (!plan.adds_partial) return reduce_to(unit, source, staged, to);
     WEFT_TRY(reduce_to(unit, source, staged, sum_.data()));
     return add(unit.forms.reduced, to, sum_.data());
@@ -70,9 +73,9 @@ Status UnitReduction::over_shards(Unit& unit, const ReductionPlan& plan, const s
 
 Status UnitReduction::over_replicas(Unit& unit, const ReductionPlan& plan) {
     const UnitLayout& layout = unit.forms.reduced;
-    std::byte* const from = in_place(unit, plan) ? unit.gradient.shard.data() : unit.gradient.partial.data();
+    std::byte* const from = in_place(unit, plan) ? shard_of(unit) : unit.gradient.partial.data();
     const bool kept_later = plan.adds_gradient || converts(layout, unit.forms.gradient);
-    std::byte* const to = kept_later ? unit.gradient.partial.data() : unit.gradient.shard.data();
+    std::byte* const to = kept_later ? unit.gradient.partial.data() : shard_of(unit);
     const int rank = groups_->shard().rank();
     for (const Segment& segment : layout.segments()) {
         const size_t count = segment.counts[size_t(rank)], offset = segment.shard_offsets[size_t(rank)];
@@ -86,7 +89,15 @@ Status UnitReduction::over_replicas(Unit& unit, const ReductionPlan& plan) {
 }
 
 Status UnitReduction::keep(Unit& unit, const ReductionPlan& plan, const std::byte* reduced) {
-    std::byte* const shard = unit.gradient.shard.data();
+    std::byte* const shard = shard_of(unit);
+    if (!unit.host_shards) return merge(unit, plan, reduced, shard);
+    const size_t bytes = unit.forms.gradient.shard_bytes();
+    if (plan.adds_gradient) WEFT_TRY(space_->copy(shard, unit.gradient.shard.data(), bytes));
+    WEFT_TRY(merge(unit, plan, reduced, shard));
+    return space_->copy(unit.gradient.shard.data(), shard, bytes);
+}
+
+Status UnitReduction::merge(const Unit& unit, const ReductionPlan& plan, const std::byte* reduced, std::byte* shard) {
     if (reduced == shard) return ok();
     const UnitLayout& layout = unit.forms.gradient;
     if (!converts(unit.forms.reduced, layout)) return add(layout, shard, reduced);
@@ -181,15 +192,8 @@ Status UnitReduction::divide_after(const Unit& unit, std::byte* shard) {
     for (const Segment& segment : unit.forms.reduced.segments()) {
         const double after = division(segment.type).after;
         if (after == 1) continue;
-        std::byte* const memory = shard + segment.shard_offsets[size_t(rank)];
-        const size_t count = segment.counts[size_t(rank)];
-        if (!groups_->has_self()) {
-            WEFT_TRY(space_->divide(memory, count, segment.type, after));
-            continue;
-        }
-        auto scaling = groups_->self().average(segment.type, after);
-        if (!scaling) return scaling.take_status();
-        WEFT_TRY(groups_->self().all_reduce(memory, memory, count, segment.type, *scaling, space_->stream()));
+        WEFT_TRY(space_->divide(shard + segment.shard_offsets[size_t(rank)], segment.counts[size_t(rank)], segment.type,
+                                after));
     }
     return ok();
 }

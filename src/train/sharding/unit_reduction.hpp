@@ -42,8 +42,11 @@ class UnitReduction {
     Status divide_after(const Unit& unit, std::byte* shard);
     // to += from
     Status add(const UnitLayout& layout, std::byte* to, const std::byte* from);
+    // Where reductions change the gradient shard.
+    std::byte* shard_of(const Unit& unit) const;
     // Writes or adds a complete reduction to the gradient shard, unless it lies there.
     Status keep(Unit& unit, const ReductionPlan& plan, const std::byte* reduced);
+    Status merge(const Unit& unit, const ReductionPlan& plan, const std::byte* reduced, std::byte* shard);
     // Whether the gradient shard itself can be reduced.
     static bool in_place(const Unit& unit, const ReductionPlan& plan);
 
@@ -52,7 +55,8 @@ class UnitReduction {
     double divisor_;
     FlatBuffer sum_;  // of the shard group, before it is added to another
     QuantizedReduction quantized_;
-    FlatBuffer converted_;  // a complete reduction, before it is added
+    FlatBuffer converted_;        // a complete reduction, before it is added
+    FlatBuffer shard_on_device_;  // a gradient shard of host memory. The launches use it in turn
 };
 
 }  // namespace weft::internal::train
