@@ -166,11 +166,13 @@ typedef struct {
     int shardsOnHost;  /* with onDevice, 1: this rank's values and reduced gradients lie in pinned host memory (CPU
                           offload), so that the optimizer runs on the host; units and whole gradients lie on the device.
                           Without onDevice they lie in host memory in any case */
+    int keepGradients; /* 1: host memory of gradients stays allocated between iterations, for a faster step. 0: it is
+                          given back: weftTrainShardZeroGradients */
 } weftTrainShardConfig_t;
 #define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
     {                                                                                                         \
         sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0         \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0      \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from

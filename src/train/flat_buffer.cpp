@@ -12,7 +12,7 @@ Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
     buffer.data_ = std::move(*memory);
     buffer.bytes_ = bytes;
     buffer.space_ = &space;
-    space.add_held(bytes);
+    space.held().add(bytes);
     if (space.on_device()) WEFT_TRY(space.zero(buffer.data(), bytes));
     return buffer;
 }
@@ -25,27 +25,27 @@ Result<FlatBuffer> FlatBuffer::allocate_on_host(MemorySpace& space, size_t bytes
     buffer.data_ = std::move(*memory);
     buffer.bytes_ = bytes;
     buffer.space_ = &space;
-    space.add_held(bytes);
+    space.held().add(bytes);
     return buffer;
 }
 
 FlatBuffer::~FlatBuffer() {
     if (!data_) return;
     (void)space_->synchronize();
-    space_->remove_held(held());
+    space_->held().remove(held());
 }
 
 void FlatBuffer::discard() {
-    if (!data_ || discarded_ || !space_->discard(data_.get(), bytes_)) return;
+    if (!data_ || discarded_ || space_->held().keeps_pages() || !space_->discard(data_.get(), bytes_)) return;
     discarded_ = true;
-    space_->remove_held(bytes_);
+    space_->held().remove(bytes_);
 }
 
 Status FlatBuffer::back() {
     if (!discarded_) return ok();
     WEFT_TRY(space_->back(data_.get(), bytes_));
     discarded_ = false;
-    space_->add_held(bytes_);
+    space_->held().add(bytes_);
     return ok();
 }
 

@@ -107,10 +107,10 @@ class HostSpace : public MemorySpace {
 
 }  // namespace
 
-void MemorySpace::add_held(size_t bytes) {
-    const size_t held = held_ += bytes;
-    size_t most = most_held_;
-    while (held > most && !most_held_.compare_exchange_weak(most, held)) {
+void HeldMemory::add(size_t bytes) {
+    const size_t now = bytes_ += bytes;
+    size_t most = most_bytes_;
+    while (now > most && !most_bytes_.compare_exchange_weak(most, now)) {
     }
 }
 

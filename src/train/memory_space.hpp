@@ -19,6 +19,22 @@ class StreamPlace {
     virtual ~StreamPlace() = default;
 };
 
+// Bytes with pages. Thread-safe, except keep_pages().
+class HeldMemory {
+  public:
+    size_t bytes() const { return bytes_; }
+    size_t most_bytes() const { return most_bytes_; }
+    void add(size_t bytes);
+    void remove(size_t bytes) { bytes_ -= bytes; }
+    // From now on memory is not discarded.
+    void keep_pages() { keeps_pages_ = true; }
+    bool keeps_pages() const { return keeps_pages_; }
+
+  private:
+    std::atomic<size_t> bytes_{0}, most_bytes_{0};
+    bool keeps_pages_ = false;
+};
+
 // On a device all work is enqueued on a stream of its own, in the order of the calls. On the host it is done at once.
 // Thread-bound.
 class MemorySpace {
@@ -65,14 +81,12 @@ class MemorySpace {
     // Zeroed pages for discarded memory. Without this call its first use makes them, or kills the process.
     virtual Status back(void* memory, size_t bytes) = 0;
 
-    // Bytes of FlatBuffers with pages: now, and the most at once. Thread-safe.
-    size_t held() const { return held_; }
-    size_t most_held() const { return most_held_; }
-    void add_held(size_t bytes);
-    void remove_held(size_t bytes) { held_ -= bytes; }
+    // The memory of FlatBuffers.
+    HeldMemory& held() { return held_; }
+    const HeldMemory& held() const { return held_; }
 
   private:
-    std::atomic<size_t> held_{0}, most_held_{0};
+    HeldMemory held_;
 };
 
 std::unique_ptr<MemorySpace> host_space();

@@ -57,6 +57,7 @@ TEST_CASE("wrong units and settings are refused at creation") {
     CHECK(creation_error([](SmallUnits& s) { s.config.shardRanks = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.divisor = -1; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.onDevice = 2; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.keepGradients = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.parameterType = weftFloat64; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.gatherBits = 4; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.reduceBits = 1; }) == "argument.config");
@@ -257,6 +258,30 @@ TEST_CASE("memory shrinks from stage to stage, and gradients have none after the
                  (void)weftBarrier(comm, nullptr);
                  (void)weftTrainShardDestroy(shard);
              }
+             return seen;
+         }))
+        CHECK(wrong == "");
+}
+
+TEST_CASE("with keepGradients the memory of gradients stays") {
+    for (const std::string& wrong : on_threads(2, nullptr, [](weftComm_t comm, int) -> std::string {
+             const EqualUnits model;
+             weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+             config.keepGradients = 1;
+             weftTrainShard_t shard = nullptr;
+             if (weftTrainShardCreate(&shard, comm, model.units.data(), model.units.size(), &config) != weftSuccess)
+                 return std::string(weftGetLastError(nullptr));
+             std::string seen;
+             constexpr size_t unit = EqualUnits::layer_bytes, wholes = 4 * unit + unit / 2;  // with a sum
+             for (int step = 1; step <= 2; ++step) {
+                 check_memory(shard, EqualUnits::all, wholes, "step " + std::to_string(step), seen);
+                 forward(shard);
+                 if (!backward(shard, float(step))) seen += "a gradient began with other numbers; ";
+                 (void)weftTrainShardZeroGradients(shard);
+             }
+             check_memory(shard, EqualUnits::all, wholes, "the end", seen);
+             (void)weftBarrier(comm, nullptr);
+             (void)weftTrainShardDestroy(shard);
              return seen;
          }))
         CHECK(wrong == "");

@@ -30,8 +30,8 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
     queue_ = &queue;
     staging_ = staging;
     WEFT_TRY(reduction_.reserve(*units_, hosts));
-    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size())), true));
     reduction_.discard();
+    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size())), true));
     for (Unit& unit : *units_) {
         WEFT_TRY(allocate_shard(*space_, unit, shard_bytes(unit), unit.gradient.shard));
         unit.gradient.shard.discard();
