@@ -1,7 +1,15 @@
 // registry.cpp: the tables of algorithms (algorithms/algorithms.def) and transports. A row is the registration.
 #include "src/registry.hpp"
 
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
 #include "algorithms/algorithms.hpp"
+#include "src/base/name_list.hpp"
+#include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
+#include "transports/plugin/plugin.hpp"
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
 
@@ -40,9 +48,53 @@ const Algorithm* find_algorithm(std::string_view name, Collective collective) {
     return nullptr;
 }
 
-std::span<const Transport> transports() {
-    static const Transport table[] = {shm_transport, tcp_transport};
-    return table;
+std::span<const Transport* const> transports() {
+    struct Table {
+        std::once_flag once;
+        std::vector<const Transport*> rows;
+    };
+    static PerProcess<Table> tables;  // a child after fork prepares its plugins again
+    Table& table = tables.get();
+    std::call_once(table.once, [&] {
+        table.rows.push_back(&shm_transport());
+        for (const auto& transport : plugin::plugins_of_process().transports) table.rows.push_back(transport.get());
+        table.rows.push_back(&tcp_transport());
+    });
+    return table.rows;
+}
+
+Status plugin_trouble() { return plugin::plugins_of_process().trouble.copy(); }
+
+static constexpr int networks_most = 4, mark_bits = 16;
+
+// Not 0. FNV-1a of name and network: other ranks may number their transports differently.
+static uint64_t mark_of(const Transport& transport) {
+    uint32_t hash = 2166136261u ^ transport.network();
+    for (const char each : std::string_view(transport.name)) hash = (hash ^ uint8_t(each)) * 16777619u;
+    return std::max(1u, (hash ^ hash >> mark_bits) & 0xffff);
+}
+
+static uint64_t mark_at(uint64_t networks, int index) { return networks >> (index * mark_bits) & 0xffff; }
+
+uint64_t own_networks() {
+    const NameList allowed(options().transports);
+    uint64_t networks = 0;
+    int count = 0;
+    for (const Transport* transport : transports())
+        if (transport->network() != 0 && count < networks_most && allowed.admits(transport->name) &&
+            transport->available().empty())
+            networks |= mark_of(*transport) << (count++ * mark_bits);
+    return networks;
+}
+
+const Transport* agreed_transport(uint64_t lower, uint64_t higher) {
+    for (int own = 0; own < networks_most; ++own)
+        for (int other = 0; other < networks_most; ++other) {
+            if (mark_at(lower, own) == 0 || mark_at(lower, own) != mark_at(higher, other)) continue;
+            for (const Transport* transport : transports())
+                if (transport->network() != 0 && mark_of(*transport) == mark_at(lower, own)) return transport;
+        }
+    return nullptr;
 }
 
 }  // namespace weft::internal::registry

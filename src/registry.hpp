@@ -12,6 +12,13 @@ std::span<const Algorithm> algorithms();
 // Null: there is none of that name for that collective.
 const Algorithm* find_algorithm(std::string_view name, Collective collective = Collective::all_reduce);
 
-std::span<const Transport> transports();  // in order of preference
+std::span<const Transport* const> transports();  // in order of preference
+Status plugin_trouble();                         // why a plugin of WEFT_TRANSPORT_PLUGIN cannot be used
+
+// The networks (Transport::network()) that this rank reaches, in order of preference: four marks of 16 bits; 0: none.
+// The ranks exchange them when they meet, so that both ends of a connection choose the same transport.
+uint64_t own_networks();
+// The transport that two ranks use, by the networks of the lower and of the higher one; null: they have none in common.
+const Transport* agreed_transport(uint64_t lower, uint64_t higher);
 
 }  // namespace weft::internal::registry

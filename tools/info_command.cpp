@@ -70,9 +70,14 @@ Json describe(std::span<const Algorithm> algorithms) {
 // `why_not` is empty for a transport that works here.
 Json describe_transports() {
     Json rows = Json::array();
-    for (const Transport& row : registry::transports()) {
-        std::string why_not = row.available();
-        rows.push_back({{"name", row.name}, {"available", why_not.empty()}, {"why_not", why_not}});
+    for (const Transport* row : registry::transports()) {
+        std::string why_not = row->available();
+        Json rails = Json::array();
+        for (const Rail& rail : row->rails())
+            rails.push_back(
+                {{"name", rail.name}, {"detail", rail.detail}, {"mbps", rail.mbps}, {"why_not", rail.why_not}});
+        rows.push_back(
+            {{"name", row->name}, {"available", why_not.empty()}, {"why_not", why_not}, {"rails", std::move(rails)}});
     }
     return rows;
 }
@@ -210,6 +215,9 @@ void print(const Json& all) {
     print_output("\nTransports\n");
     for (const Json& row : all["transports"]) {
         print_output("  {:<12}  {}\n", word(row["name"]), row["available"] ? "yes" : "no: " + word(row["why_not"]));
+        for (const Json& rail : row["rails"])
+            print_output("{:16}{}: {}{}\n", "", word(rail["name"]), word(rail["detail"]),
+                         rail["why_not"] == "" ? "" : ", not used: " + word(rail["why_not"]));
     }
     print_output("\nAlgorithms\n");
     for (const Json& row : all["algorithms"]) {

@@ -1,86 +1,20 @@
-// transport.hpp: the interface of a transport, which moves bytes from one rank to another.
-// A *connection* has one direction: the Sender fills slots, the Receiver drains them, and a slot returns as a credit.
-// No call blocks: an empty result means "not yet", and the caller polls. Thread-bound to the thread that drives the
-// communicator. For all ranks of a host at once, see segment/flag_block.hpp.
+// transport.hpp: the interface of a transport, which makes connections between ranks (transports/connection.hpp).
+// A transport declines by its capabilities. docs/design/transports.md has the owners of memory, the thread of each call,
+// and a mapping to RDMA. For all ranks of a host at once, see segment/flag_block.hpp.
 #pragma once
-#include <poll.h>
-
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/base/result.hpp"
 #include "src/segment/segment.hpp"
+#include "transports/connection.hpp"
 
 namespace weft::internal {
 
 namespace net {
 struct Identity;
 }
-
-// One buffer of a connection: `capacity` bytes at `data`. Empty: not yet.
-struct Slot {
-    std::byte* data = nullptr;
-    size_t capacity = 0;
-    explicit operator bool() const { return data != nullptr; }
-};
-
-// The header of a message; the receiver compares it with its own call.
-struct SlotInfo {
-    uint64_t bytes = 0;
-    uint64_t operation = 0;    // sequence number of the call
-    uint32_t fingerprint = 0;  // of the operation
-    // Not 0: a zero-copy message. The bytes stay in the sender's memory at this address until the slot is released
-    // (peer_access/remote_address.hpp). Only for receivers that can read there.
-    uint64_t address = 0;
-};
-
-class Sender {
-  public:
-    virtual ~Sender() = default;
-    // The next slot to fill, the same one until it is published. Empty until a credit returns.
-    virtual Result<Slot> acquire() = 0;
-    // Passes the acquired slot to the transport.
-    virtual Status publish(const SlotInfo& info) = 0;
-    // Acquires a slot, copies `info.bytes` from `data` and publishes. False: no credit yet. `data` may change afterwards.
-    virtual Result<bool> send(const std::byte* data, const SlotInfo& info) {
-        auto slot = acquire();
-        if (!slot) return slot.take_status();
-        if (!*slot) return false;
-        memcpy(slot->data, data, info.bytes);
-        WEFT_TRY(publish(info));
-        return true;
-    }
-    virtual Result<bool> progress() { return true; }  // sends what is in flight; true: nothing is left
-    // Whether the receiver has released every zero-copy message.
-    virtual bool zero_copy_done() { return true; }
-    // Descriptors to poll while sleeping; none if the transport only uses flags in the segment.
-    virtual void add_descriptors(std::vector<pollfd>&) const {}
-};
-
-class Receiver {
-  public:
-    virtual ~Receiver() = default;
-    // The next filled slot, the same one until it is released. Empty until a message is there.
-    virtual Result<Slot> receive(SlotInfo& info) = 0;
-    // Returns the received slot to the sender as a credit.
-    virtual Status release() = 0;
-    // Receives `info.bytes` at `target`, which has room for `capacity`, and releases. False: not complete yet, and
-    // `target` may be written in part; pass the same target until the result is true. A larger message is an error.
-    virtual Result<bool> receive_into(std::byte* target, size_t capacity, SlotInfo& info) {
-        auto slot = receive(info);
-        if (!slot) return slot.take_status();
-        if (!*slot) return false;
-        if (info.bytes > capacity)
-            return fail(error::internal_damaged, "a message of {} bytes came where {} were expected", info.bytes,
-                        capacity);
-        memcpy(target, slot->data, info.bytes);
-        WEFT_TRY(release());
-        return true;
-    }
-    virtual void add_descriptors(std::vector<pollfd>&) const {}  // as Sender::add_descriptors()
-};
 
 // State that the two connections between two ranks, one in each direction, may share.
 class Shared {
@@ -102,22 +36,71 @@ struct ConnectionOptions {
     std::shared_ptr<Shared>* shared = nullptr;
     // In shared memory: the size of the data ring, if that is more than the slots hold. The receiver's value is used.
     size_t ring_bytes = 0;
+    // Capability::given_slots: this end's `depth` slots of `slot_bytes`, which `slot_memory` holds; null: the
+    // transport's own. Message m uses slot m % depth. The caller keeps both until the connection has ended.
+    std::byte* slots = nullptr;
+    const RegisteredMemory* slot_memory = nullptr;
 };
 
 // A receiver's address: it listens and fills a blob, the planner passes the blob to the sender, and the sender connects.
+// A transport whose set-up takes more steps puts a door (an address) and a token here. The ends exchange the rest over a
+// socket of the process's listener.
 struct Blob {
-    static constexpr size_t of_transport = 11;  // words; the last word belongs to the connector
-    uint64_t words[of_transport + 1] = {};
+    static constexpr size_t of_transport = 20;  // words: a handle of 128 bytes and four more
+    uint64_t words[of_transport + 1] = {};      // the last word belongs to the connector
 };
 
-struct Transport {
-    const char* name;  // as in logs and `weft info`
-    // Empty: the ranks can connect; otherwise the reason why they cannot.
-    std::string (*can_connect)(const ConnectionOptions& options);
-    Result<std::unique_ptr<Receiver>> (*listen)(const ConnectionOptions& options, Blob& address);
-    Result<std::unique_ptr<Sender>> (*connect)(const ConnectionOptions& options, const Blob& address);
+// The abilities of a transport beyond slots in its own memory. Bits; weft/transport.h has the same values.
+enum class Capability : uint32_t {
+    posts = 1,         // post() does not copy; otherwise it is send()
+    offers = 2,        // a message can go straight into offered memory
+    registers = 4,     // memory of post(), offer(), put(), get() and given slots must be registered
+    device = 8,        // registers device memory
+    given_slots = 16,  // uses slots that the caller gives
+    one_sided = 32,    // put() and get()
+    sleeps = 64,       // add_wakeups() gives descriptors; without it a remote connection is polled by time
+    remote = 128,      // connects ranks of different hosts
+};
+constexpr uint32_t capabilities(auto... each) { return (uint32_t(each) | ... | 0u); }
+
+// One NIC, port or interface that a transport uses, for `weft info`.
+struct Rail {
+    std::string name;       // as in eth0 or mlx5_0:1
+    std::string detail;     // an address, a GID, or a sentence about the choice
+    int64_t mbps = 0;       // 0: unknown
+    std::string why_not{};  // not empty: it is not used, for this reason
+};
+
+// One row of the registry. Immutable, thread-safe, lives as long as the process.
+class Transport {
+  public:
+    Transport(const char* name, uint32_t capabilities) : name(name), capabilities_(capabilities) {}
+    Transport(const Transport&) = delete;
+    Transport& operator=(const Transport&) = delete;
+    virtual ~Transport() = default;
+
+    const char* const name;  // as in logs and `weft info`
+    bool can(Capability capability) const { return (capabilities_ & uint32_t(capability)) != 0; }
+
     // Empty: the transport works on this machine; otherwise the reason why it does not, for `weft info`.
-    std::string (*available)();
+    virtual std::string available() const { return {}; }
+    // Names the network that the transport reaches. 0: every rank of a host, or every rank that has an identity.
+    // Otherwise two ranks use the transport only if both have it, with equal networks; otherwise they agree on the next.
+    virtual uint32_t network() const { return 0; }
+    virtual std::vector<Rail> rails() const { return {}; }
+
+    // Empty: the ranks can connect; otherwise the reason why they cannot. Both ends find the same.
+    virtual std::string can_connect(const ConnectionOptions& options) const = 0;
+    // Called by the thread that drives the communicator; neither blocks. A slow step, such as a lookup by the kernel,
+    // runs on a thread of the transport while the ends answer "not yet".
+    virtual Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) const = 0;
+    virtual Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) const = 0;
+
+    // For all connections of the process; from any thread. May take milliseconds.
+    virtual Result<std::unique_ptr<RegisteredMemory>> register_memory(const MemoryRange& range) const;
+
+  private:
+    uint32_t capabilities_;
 };
 
 }  // namespace weft::internal

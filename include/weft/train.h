@@ -158,11 +158,11 @@ typedef struct {
     weftDataType_t reduceType;    /* in which gradients are reduced; default: parameterType */
     weftDataType_t outputType;    /* of reduced gradients; default: the parameters' own */
     /* Messages of whole numbers, and a float32 scale for each block (Wang et al., "ZeRO++", 2023). For float32, float16
-     * and bfloat16 parameters in host memory */
+     * and bfloat16 parameters */
     int gatherBits;    /* 8: shards are gathered as int8, and all ranks get the same bits. 0: exactly */
     int reduceBits;    /* 4 or 8: gradients are sent so, within the host and then between hosts, and added up in
                           float32. 0: exactly */
-    size_t blockCount; /* elements of a block, 1 to 65536 */
+    size_t blockCount; /* elements of a block, 1 to 65536; even on a device with reduceBits 4 */
     int shardsOnHost;  /* with onDevice, 1: this rank's values and reduced gradients lie in pinned host memory (CPU
                           offload), so that the optimizer runs on the host; units and whole gradients lie on the device.
                           Without onDevice they lie in host memory in any case */

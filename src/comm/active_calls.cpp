@@ -32,11 +32,11 @@ ActiveCalls::ActiveCalls(RankContext& context)
       gpu_(context),
       staged_(context),
       messages_(context) {
-    add_descriptors_ = [this](std::vector<pollfd>& list) {
+    add_wakeups_ = [this](Wakeups& wakeups) {
         with_engine(
-            active_, [&](auto& engine) { return engine.add_descriptors(list), true; }, false);
-        if (!messages_.idle()) messages_.add_descriptors(list);
-        if (windows_.exists()) windows_.host().add_descriptors(list);
+            active_, [&](auto& engine) { return engine.add_wakeups(wakeups), true; }, false);
+        if (!messages_.idle()) messages_.add_wakeups(wakeups);
+        if (windows_.exists()) windows_.host().add_wakeups(wakeups);
     };
 }
 
@@ -151,7 +151,7 @@ Status ActiveCalls::pause(bool may_sleep) {
     }
     // A put does not wake a rank that sleeps in poll().
     if (wait.connecting) may_sleep = may_sleep && !wait.sockets;
-    if (!(wait.sockets ? context_.waiting.pause_on_sockets(*wait.missing, may_sleep, add_descriptors_)
+    if (!(wait.sockets ? context_.waiting.pause_on_sockets(*wait.missing, may_sleep, add_wakeups_)
                        : context_.waiting.pause(*wait.missing, may_sleep))) [[likely]]
         return ok();
     const CancelHeld held;

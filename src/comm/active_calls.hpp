@@ -111,7 +111,7 @@ class ActiveCalls {
     Status failure_;
     RankSet waited_for_;  // of the call and of the messages
     const RankSet nobody_ = {};
-    Waiting::AddDescriptors add_descriptors_;
+    Waiting::AddWakeups add_wakeups_;
 };
 
 }  // namespace weft::internal

@@ -28,7 +28,7 @@ void log_version_once() {
         const std::string sanitizers = names_of(library_sanitizers(), [](const std::string& name) { return name; });
         WEFT_LOG(version, init, "Weft {}, compiled by {}{}{}; transports {}; CPU kernels {}; {}", library_version(),
                  library_compiler(), sanitizers.empty() ? "" : " with sanitizers ", sanitizers,
-                 names_of(registry::transports(), [](const Transport& transport) { return transport.name; }),
+                 names_of(registry::transports(), [](const Transport* transport) { return transport->name; }),
                  cpu_kernel_names(),
                  cuda::device_code().empty() ? std::string("without device code")
                                              : fmt::format("device code for sm {}", cuda::device_code_targets()));

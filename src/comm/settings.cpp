@@ -105,6 +105,7 @@ Result<Settings> settings_of_environment(int ranks) {
     if (!path) return path.take_status();
     rendezvous.proposal.gpu_path = *path;
     WEFT_TRY(check_transports());
+    rendezvous.networks = registry::own_networks();
     return settings;
 }
 
@@ -158,8 +159,9 @@ Result<bool> any_order_asked_for() {
 }
 
 Status check_transports() {
+    WEFT_TRY(registry::plugin_trouble());
     std::vector<std::string_view> names;
-    for (const Transport& transport : registry::transports()) names.push_back(transport.name);
+    for (const Transport* transport : registry::transports()) names.push_back(transport->name);
     return check_names("WEFT_TRANSPORTS", options().transports, names);
 }
 
@@ -197,6 +199,7 @@ Result<Settings> settings_of_child(Communicator& parent, const weftConfig_t* giv
     const Segment& group = *parent.context().segment;
     settings.rendezvous.proposal = group.header().agreed;
     settings.rendezvous.quota = topology::cpu_quota();
+    settings.rendezvous.networks = registry::own_networks();
     const AgreedTexts texts = AgreedTexts::of(group);
     settings.rendezvous.tuning = [text = texts.tuning] { return Result<std::string>(text); };
     settings.rendezvous.machine = [told = texts.machine(group.one_host() ? 0 : group.header().own_host)] {

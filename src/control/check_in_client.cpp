@@ -86,7 +86,8 @@ std::vector<RankEntry> CheckInClient::newly_joined() {
     for (int rank = 0; rank < segment_->ranks() && members_.size() < joined; ++rank) {
         const int pid = segment_->rank_info(rank).pid.load(std::memory_order_acquire);
         if (pid != 0 && members_.insert(rank).second)
-            members.push_back({rank, pid, segment_->rank_info(rank).cpu, segment_->row(rank).gpu.facts});
+            members.push_back({rank, pid, segment_->rank_info(rank).cpu, segment_->rank_info(rank).networks,
+                               segment_->row(rank).gpu.facts});
     }
     return members;
 }

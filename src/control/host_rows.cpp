@@ -39,6 +39,7 @@ static Result<int> write_rows(Segment& segment, const RankTable& rank_table, con
                 segment.row(member.rank).gpu.facts = member.device;
             }
             info.cpu = member.cpu;
+            info.networks = member.networks;
             info.pid.store(member.pid, std::memory_order_release);
         }
     }

@@ -9,6 +9,7 @@ void RankEntry::write(ByteWriter& to) const {
     to.put(rank);
     to.put(pid);
     to.put(cpu);
+    to.put(networks);
     to.put(device.use);
     if (device.use != DeviceFacts::none) to.put(device);
 }
@@ -18,6 +19,7 @@ RankEntry RankEntry::read(ByteReader& from) {
     member.rank = from.get<int32_t>();
     member.pid = from.get<int32_t>();
     member.cpu = from.get<int32_t>();
+    member.networks = from.get<uint64_t>();
     if (from.get<DeviceFacts::Use>() != DeviceFacts::none) member.device = from.get<DeviceFacts>();
     return member;
 }

@@ -207,12 +207,12 @@ Result<bool> MessageSteps::flush() {
     return empty;
 }
 
-void MessageSteps::add_descriptors(std::vector<pollfd>& list) const {
+void MessageSteps::add_wakeups(Wakeups& wakeups) const {
     for (size_t index = 0; index < plan_->ends.size(); ++index) {
         const BlockEnds& ends = plan_->ends[index];
-        if (ends.source_is_remote && waits_[index] == Wait::source) ends.source->add_descriptors(list);
+        if (ends.source_is_remote && waits_[index] == Wait::source) ends.source->add_wakeups(wakeups);
         // A sender may have unsent data although its block does not wait.
-        if (ends.target_is_remote) ends.target->add_descriptors(list);
+        if (ends.target_is_remote) ends.target->add_wakeups(wakeups);
     }
 }
 

@@ -1,11 +1,10 @@
 // message_steps.hpp: the instructions that move data over connections: through slots, past them over a network, and as
 // zero-copy messages, whose slot holds the address of the data (docs/design/connections.md, Zero-copy).
 #pragma once
-#include <poll.h>
-
 #include <optional>
 #include <vector>
 
+#include "src/base/wakeups.hpp"
 #include "src/executor/operands.hpp"
 
 namespace weft::internal {
@@ -37,7 +36,7 @@ class MessageSteps {
     bool zero_copy_done();
     // Whether a peer may be reading zero-copy messages of this call.
     bool may_be_reading(int peer) const;
-    void add_descriptors(std::vector<pollfd>& list) const;
+    void add_wakeups(Wakeups& wakeups) const;
 
   private:
     enum class Wait : uint8_t { none, source, target };

@@ -1,11 +1,10 @@
 // run.hpp: one execution of a plan. make_run() chooses once per plan which engine executes it: the step machine, the
 // inline program, one-shot or two-shot.
 #pragma once
-#include <poll.h>
-
 #include <memory>
 #include <vector>
 
+#include "src/base/wakeups.hpp"
 #include "src/executor/plan.hpp"
 #include "src/executor/progress.hpp"
 
@@ -28,7 +27,7 @@ class Run {
     uint64_t suspect_operation() const { return report_.suspect_operation; }
     Status take_failure() { return std::move(report_.failure); }
     // The sockets that a blocked run waits for, besides the flags in shared memory.
-    virtual void add_descriptors(std::vector<pollfd>&) const {}
+    virtual void add_wakeups(Wakeups&) const {}
     // Whether a peer may be reading or writing the buffers of this call in place
     // (docs/design/shared-memory-protocol.md, rule 9).
     virtual bool may_be_using(int) const { return false; }

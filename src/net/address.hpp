@@ -80,6 +80,8 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std
 // virtual machines (docker0, virbr0) count only if there is no other, and loopback only if there is nothing else.
 // tcp.interface lists the interfaces that exist.
 Result<std::vector<Address>> local_addresses();
+// The interface of an address of this host, as in eth0; empty: none has it.
+std::string interface_name(const Address& address);
 
 // The selection rule of local_addresses(), independent of the machine.
 struct InterfaceAddress {

@@ -167,6 +167,14 @@ Result<std::vector<Address>> local_addresses() {
     return choose_addresses(*all, options().socket_ifname, options().socket_family);
 }
 
+std::string interface_name(const Address& address) {
+    const auto all = all_that_are_up();
+    if (all)
+        for (const InterfaceAddress& one : *all)
+            if (one.address == address) return one.interface;
+    return {};
+}
+
 int64_t link_mbps(const std::vector<std::string>& interfaces, const std::string& folder) {
     int64_t sum = 0;
     for (const std::string& interface : interfaces) {

@@ -123,12 +123,12 @@ bool Exchange::ended(Peer& peer) {
     return peer.sends.first == none && peer.receives.first == none && !peer.pushing && !peer.zero_copy_pending;
 }
 
-void Exchange::add_descriptors(std::vector<pollfd>& list) const {
+void Exchange::add_wakeups(Wakeups& wakeups) const {
     for (const int rank : busy_) {
         const Peer& peer = peers_[size_t(rank)];
         if (!peer.link.remote) continue;
-        if (peer.receives.first != none && peer.link.source) peer.link.source->add_descriptors(list);
-        if (peer.link.target && (peer.sends.first != none || peer.pushing)) peer.link.target->add_descriptors(list);
+        if (peer.receives.first != none && peer.link.source) peer.link.source->add_wakeups(wakeups);
+        if (peer.link.target && (peer.sends.first != none || peer.pushing)) peer.link.target->add_wakeups(wakeups);
     }
 }
 

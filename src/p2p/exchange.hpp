@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/rank_set.hpp"
+#include "src/base/wakeups.hpp"
 #include "src/executor/progress.hpp"
 #include "src/p2p/transfer_engine.hpp"
 #include "src/segment/partner_wait.hpp"
@@ -48,7 +49,7 @@ class Exchange {
     // sockets.
     bool networked() const { return networked_; }
     bool connecting() const { return connecting_; }
-    void add_descriptors(std::vector<pollfd>& list) const;
+    void add_wakeups(Wakeups& wakeups) const;
     // One of the events that the exchange waits for. The exchange must not be idle.
     PartnerWait awaited() const;
     // Describes the call that `peer` has not made: "has not called weftRecv for the 10 float that rank 1 sends by

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
@@ -130,17 +131,35 @@ ConnectionOptions Connector::options(ConnectionSet& set, int channel, int peer, 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
 
 // The first transport that can connect the two ranks. Both ends see the same facts.
-Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) const {
+Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) {
     std::string reasons;
     const NameList allowed(weft::internal::options().transports);
-    for (const Transport& transport : registry::transports()) {
-        std::string why =
-            allowed.admits(transport.name) ? transport.can_connect(options) : "excluded by WEFT_TRANSPORTS";
-        if (why.empty()) return &transport;
-        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport.name, why);
+    const uint64_t own = segment_->rank_info(rank_).networks, peers = segment_->rank_info(options.peer).networks;
+    const Transport* const agreed =
+        rank_ < options.peer ? registry::agreed_transport(own, peers) : registry::agreed_transport(peers, own);
+    for (const Transport* transport : registry::transports()) {
+        std::string why = !allowed.admits(transport->name)                   ? "excluded by WEFT_TRANSPORTS"
+                          : transport->network() != 0 && transport != agreed ? "the ranks have not agreed on it"
+                                                                             : transport->can_connect(options);
+        if (why.empty()) {
+            if (!options.host && !agreed && (own | peers) != 0) tell_fallback(options.peer, *transport, peers == 0);
+            return transport;
+        }
+        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, why);
     }
     return fail(error::shm_no_path, "no transport connects rank {} to {} ({})", rank_, segment_->name_of(options.peer),
                 reasons);
+}
+
+// Once: every pair of these hosts has the same reason.
+void Connector::tell_fallback(int peer, const Transport& transport, bool peer_has_none) {
+    if (std::exchange(told_fallback_, true)) return;
+    WEFT_LOG_RANK(rank_, warn, net,
+                  "connects to {} over {}, because {}: give all ranks the same transports (WEFT_TRANSPORTS, "
+                  "WEFT_TRANSPORT_PLUGIN), and see `weft info` on both hosts",
+                  segment_->name_of(peer), transport.name,
+                  peer_has_none ? "that rank has no other transport, and this one has"
+                                : "this rank does not have the transports of that one");
 }
 
 }  // namespace weft::internal

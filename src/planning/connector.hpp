@@ -72,7 +72,8 @@ class Connector {
     }
     uint64_t oob_key(const Key& key, int sender) const;
     ConnectionOptions options(ConnectionSet& set, int channel, int peer, bool incoming) const;
-    Result<const Transport*> transport_to(const ConnectionOptions& options) const;
+    Result<const Transport*> transport_to(const ConnectionOptions& options);
+    void tell_fallback(int peer, const Transport& transport, bool peer_has_none);
 
     Segment* segment_;
     int rank_;
@@ -83,6 +84,7 @@ class Connector {
         CanRead reads;
     };
     std::map<Key, Target> senders_;
+    bool told_fallback_ = false;
 };
 
 }  // namespace weft::internal

@@ -74,6 +74,7 @@ Status claim_row(Segment& segment, int rank, int ranks, const RendezvousOptions&
         WEFT_TRY(texts.leave(segment));
     }
     segment.rank_info(rank).cpu = cpus.first();
+    segment.rank_info(rank).networks = options.networks;
     row.state.store(RankState::joined, std::memory_order_release);
     segment.rank_info(rank).pid.store(row.pid, std::memory_order_release);
     auto& joined = segment.header().joined;

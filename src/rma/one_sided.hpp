@@ -57,7 +57,7 @@ class OneSided {
     bool serve() { return rma_messages_.serve(); }
     bool networked() const { return rma_messages_.networked(); }
     bool connecting() const;
-    void add_descriptors(std::vector<pollfd>& list) const { rma_messages_.add_descriptors(list); }
+    void add_wakeups(Wakeups& wakeups) const { rma_messages_.add_wakeups(wakeups); }
     // Whether `peer` is reading or writing our memory at this moment (Signals::touched_by()).
     bool touched_by(int peer) const { return signals_.touched_by(peer); }
 

@@ -229,12 +229,12 @@ void RmaMessages::finish(int rank, Peer& other) {
     }
 }
 
-void RmaMessages::add_descriptors(std::vector<pollfd>& list) const {
+void RmaMessages::add_wakeups(Wakeups& wakeups) const {
     for (const int rank : linked_) {
         const Peer& other = *peers_[size_t(rank)];
         if (!other.link.remote || !other.trouble) continue;
-        if (other.link.source) other.link.source->add_descriptors(list);
-        if (other.link.target && (!other.requests.empty() || other.pushing)) other.link.target->add_descriptors(list);
+        if (other.link.source) other.link.source->add_wakeups(wakeups);
+        if (other.link.target && (!other.requests.empty() || other.pushing)) other.link.target->add_wakeups(wakeups);
     }
 }
 

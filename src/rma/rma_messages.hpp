@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/rank_set.hpp"
+#include "src/base/wakeups.hpp"
 #include "src/p2p/exchange.hpp"
 
 namespace weft::internal {
@@ -44,7 +45,7 @@ class RmaMessages {
     // The failure of the link to the peer, or ok.
     Status trouble(int peer) const;
     bool connecting(int peer) const;
-    void add_descriptors(std::vector<pollfd>& list) const;
+    void add_wakeups(Wakeups& wakeups) const;
     bool networked() const { return networked_; }  // some peer is remote
     // Peers with requests that no answer has confirmed yet.
     std::vector<int> unanswered() const;

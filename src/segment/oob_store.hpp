@@ -11,14 +11,14 @@
 namespace weft::internal {
 
 struct alignas(64) OobEntry {
-    static constexpr size_t value_bytes = 100;
+    static constexpr size_t value_bytes = 168;
     uint64_t key;
     int32_t from, to;
     uint32_t bytes;
     std::byte data[value_bytes];
     uint32_t next;  // in RemoteOobStore: one more than the index of the next entry in this bucket; 0: none
 };
-static_assert(sizeof(OobEntry) == 128);
+static_assert(sizeof(OobEntry) == 192);
 
 // The entries that a rank of this host has put. A view of the end of the rank's heap.
 class LocalOobStore {

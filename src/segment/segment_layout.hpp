@@ -43,6 +43,7 @@ struct RankInfo {
     std::atomic<int32_t> pid;           // 0: not joined (release, after the rest of its row)
     int32_t host;                       // index of its host; valid once the segment is settled
     int32_t cpu;                        // the first hardware thread that it may run on; -1: unknown
+    uint64_t networks;                  // that it reaches: registry::own_networks()
 };
 
 // One per host of a communicator with several hosts.
@@ -88,7 +89,7 @@ struct SegmentLayout {
     static constexpr size_t flag_line_stride = 128;  // two lines: the prefetcher fetches pairs
     static constexpr int flag_lines = 4;             // lines of a rank in the flag block (src/segment/shm_layout.hpp)
     static constexpr size_t texts_bytes = size_t(2) << 20;  // control/agreed_texts.hpp has their layout
-    static constexpr size_t oob_bytes = size_t(512) << 10;  // a rank's out-of-band entries, at the end of its heap
+    static constexpr size_t oob_bytes = size_t(768) << 10;  // a rank's out-of-band entries, at the end of its heap
 
     int ranks;   // of the communicator
     int locals;  // of this host

@@ -102,7 +102,7 @@ void Waiting::survey() {
     });
 }
 
-bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors) {
+bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const AddWakeups& add_wakeups) {
     bool here = false, remote = false;
     missing.for_each([&](int rank) { (segment_->local(rank) ? here : remote) = true; });
     if (!remote) return pause(missing, may_sleep);
@@ -123,11 +123,12 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
     if (yields) {
         sched_yield();
     } else {
-        descriptors_.clear();
-        add_descriptors(descriptors_);
+        wakeups_.clear();
+        add_wakeups(wakeups_);
         // Neither flags in shared memory nor the other ranks of this thread wake this poll.
-        const timespec slice{0, (here || !may_sleep ? doze_us : sleep_slice_us) * 1000};
-        ppoll(descriptors_.data(), nfds_t(descriptors_.size()), &slice, nullptr);
+        const bool dozes = here || !may_sleep || wakeups_.by_time;
+        const timespec slice{0, wakeups_.ready ? 0 : (dozes ? doze_us : sleep_slice_us) * 1000};
+        ppoll(wakeups_.descriptors.data(), nfds_t(wakeups_.descriptors.size()), &slice, nullptr);
     }
     const int64_t now = now_us();
     silence_us_ = now - since_us_;

@@ -3,13 +3,11 @@
 // ranks it spins, for a shorter time if another rank shares its core. After a long silence it sleeps, and a rank that
 // publishes wakes the announced sleepers.
 #pragma once
-#include <poll.h>
-
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "src/base/rank_set.hpp"
+#include "src/base/wakeups.hpp"
 #include "src/segment/partner_wait.hpp"
 #include "src/segment/segment.hpp"
 
@@ -36,10 +34,10 @@ class Waiting {
     // `may_sleep` is false if the thread drives other ranks too, whose progress would not wake it; it then only sleeps for
     // short times.
     bool pause(const RankSet& missing, bool may_sleep = true);
-    // The same if sockets (`add_descriptors`) deliver some or all of the missing data. Each poll of a socket is a
+    // The same if sockets (`add_wakeups`) deliver some or all of the missing data. Each poll of a socket is a
     // system call, so on a crowded core the rank soon sleeps in the kernel's poll.
-    using AddDescriptors = std::function<void(std::vector<pollfd>&)>;
-    bool pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors);
+    using AddWakeups = std::function<void(Wakeups&)>;
+    bool pause_on_sockets(const RankSet& missing, bool may_sleep, const AddWakeups& add_wakeups);
 
     // After pause() has returned true: publishes what this wait is for, until there is progress.
     void tell(const PartnerWait& wait);
@@ -72,7 +70,7 @@ class Waiting {
     bool announced_ = false;  // armed_ or told_ may be set
     bool crowded_ = false;    // other threads run on our core
     int crowded_waits_ = 0;   // waits that assume crowded_ from the start
-    std::vector<pollfd> descriptors_;
+    Wakeups wakeups_;
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;
     int64_t next_look_us_ = 0;

@@ -10,7 +10,9 @@
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
+#include "src/gpu/kernels/codec_arguments.hpp"
 #include "src/gpu/kernels/convert_arguments.hpp"
+#include "src/train/hooks/codecs.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
 
@@ -88,8 +90,18 @@ class DeviceSpace : public MemorySpace {
                                             stream_.handle(), parameters);
     }
     Status divide(void* memory, size_t count, weftDataType_t type, double divisor) override {
-        cuda::DivideArguments arguments = {memory, count, divisor, type};
-        return for_elements(&cuda::KernelSet::divider, count, &arguments);
+        cuda::ScaleArguments arguments = {memory, count, 1, divisor, type};
+        return for_elements(&cuda::KernelSet::scaler, count, &arguments);
+    }
+    Status multiply(float* numbers, size_t count, float factor) override {
+        cuda::ScaleArguments arguments = {numbers, count, double(factor), 1, weftFloat32};
+        return for_elements(&cuda::KernelSet::scaler, count, &arguments);
+    }
+    Status encode(const WholeNumbers& form, const float* numbers, size_t count, std::byte* message) override {
+        return code(&cuda::KernelSet::encoder, form, const_cast<float*>(numbers), count, message);
+    }
+    Status decode(const WholeNumbers& form, const std::byte* message, size_t count, float* numbers) override {
+        return code(&cuda::KernelSet::decoder, form, numbers, count, const_cast<std::byte*>(message));
     }
     Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
                    size_t count) override {
@@ -123,7 +135,10 @@ class DeviceSpace : public MemorySpace {
         const cuda::ContextScope scope(context_);
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, static_cast<CUstream>(callers));
     }
-    Status synchronize() override { return stream_.synchronize(); }
+    Status synchronize() override {
+        const cuda::ContextScope scope(context_);
+        return stream_.synchronize();
+    }
     Result<std::shared_ptr<void>> allocate(size_t bytes) override {
         const cuda::ContextScope scope(context_);
         void* memory = nullptr;
@@ -143,16 +158,25 @@ class DeviceSpace : public MemorySpace {
     Status back(void*, size_t) override { return ok(); }
 
   private:
+    using KernelOf = const cuda::Kernel& (cuda::KernelSet::*)() const;
     // A kernel of which each thread takes some elements.
-    Status for_elements(const cuda::Kernel& (cuda::KernelSet::*kernel)() const, size_t count, void* arguments) {
-        if (count == 0) return ok();
+    Status for_elements(KernelOf kernel, size_t count, void* arguments) {
+        const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
+        return launch(kernel, std::min<size_t>(blocks, cuda::convert_blocks_max), cuda::convert_threads, arguments);
+    }
+    Status code(KernelOf kernel, const WholeNumbers& form, float* numbers, size_t count, std::byte* message) {
+        cuda::CodecArguments arguments = {numbers, reinterpret_cast<unsigned char*>(message), count, form.block,
+                                          form.bits};
+        const size_t blocks = (count + form.block - 1) / form.block;
+        return launch(kernel, std::min<size_t>(blocks, cuda::codec_blocks_max), cuda::codec_threads, &arguments);
+    }
+    Status launch(KernelOf kernel, size_t blocks, unsigned threads, void* arguments) {
+        if (blocks == 0) return ok();
         WEFT_TRY(load_kernels());
         const cuda::ContextScope scope(context_);
         void* parameters[] = {arguments};
-        const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
-        return (kernels_.get()->*kernel)().launch(
-            {.blocks = unsigned(std::min<size_t>(blocks, cuda::convert_blocks_max)), .threads = cuda::convert_threads},
-            stream_.handle(), parameters);
+        return (kernels_.get()->*kernel)().launch({.blocks = unsigned(blocks), .threads = threads}, stream_.handle(),
+                                                  parameters);
     }
     Status load_kernels() {
         if (kernels_) return ok();

@@ -7,6 +7,7 @@
 #include "src/base/arithmetic.hpp"
 #include "src/base/datatype.hpp"
 #include "src/kernels/cpu_kernels.hpp"
+#include "src/train/hooks/codecs.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
 
@@ -57,6 +58,18 @@ class HostSpace : public MemorySpace {
         job.count = count;
         job.stores = Stores::ordinary;
         if (count > 0) cpu_kernels().reduce[type][weftSum](job);
+        return ok();
+    }
+    Status multiply(float* numbers, size_t count, float factor) override {
+        for (size_t i = 0; i < count; ++i) numbers[i] *= factor;
+        return ok();
+    }
+    Status encode(const WholeNumbers& form, const float* numbers, size_t count, std::byte* message) override {
+        form.with_codec([&](const Codec& codec) { codec.encode({numbers, count}, message); });
+        return ok();
+    }
+    Status decode(const WholeNumbers& form, const std::byte* message, size_t count, float* numbers) override {
+        form.with_codec([&](const Codec& codec) { codec.decode(message, {numbers, count}); });
         return ok();
     }
     // A product with the reciprocal would have other bits than PyTorch's quotient.

@@ -10,6 +10,8 @@
 
 namespace weft::internal::train {
 
+struct WholeNumbers;
+
 // A place in the own stream's work, which callers' streams can wait for.
 class StreamPlace {
   public:
@@ -55,6 +57,11 @@ class MemorySpace {
     virtual Status prepare_arithmetic() = 0;
     // to[i] += from[i], rounded to the type.
     virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
+    // numbers[i] *= factor
+    virtual Status multiply(float* numbers, size_t count, float factor) = 0;
+    // Whole numbers with a scale for each block, and back: codecs.hpp.
+    virtual Status encode(const WholeNumbers& form, const float* numbers, size_t count, std::byte* message) = 0;
+    virtual Status decode(const WholeNumbers& form, const std::byte* message, size_t count, float* numbers) = 0;
     // memory[i] /= divisor, rounded once.
     virtual Status divide(void* memory, size_t count, weftDataType_t type, double divisor) = 0;
     // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
@@ -83,7 +90,6 @@ class MemorySpace {
 
     // The memory of FlatBuffers.
     HeldMemory& held() { return held_; }
-    const HeldMemory& held() const { return held_; }
 
   private:
     HeldMemory held_;

@@ -105,8 +105,8 @@ Status Peers::all_gather(const void* own, void* all, size_t bytes, weftStream_t 
     return finished(weftAllGather(own, all, bytes, weftUint8, comm_, stream));
 }
 
-Status Peers::all_to_all(const void* from, void* to, size_t bytes) const {
-    return finished(weftAlltoAll(from, to, bytes, weftUint8, comm_, nullptr));
+Status Peers::all_to_all(const void* from, void* to, size_t bytes, weftStream_t stream) const {
+    return finished(weftAlltoAll(from, to, bytes, weftUint8, comm_, stream));
 }
 
 Status Peers::all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const {

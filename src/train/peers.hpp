@@ -39,7 +39,7 @@ class Peers {
     // Without a stream they are for host memory, and block.
     Status all_gather(const void* own, void* all, size_t bytes, weftStream_t stream = nullptr) const;
     // Part r of `from`, which has `bytes`, goes to rank r.
-    Status all_to_all(const void* from, void* to, size_t bytes) const;
+    Status all_to_all(const void* from, void* to, size_t bytes, weftStream_t stream = nullptr) const;
     Status all_reduce(void* data, size_t count, weftDataType_t type, weftRedOp_t op) const;
     Status all_reduce(const void* from, void* to, size_t count, weftDataType_t type, weftRedOp_t op,
                       weftStream_t stream) const;

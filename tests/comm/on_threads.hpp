@@ -10,9 +10,10 @@
 
 namespace weft::internal::test {
 
-// The errors that body(comm, rank) returns, by rank. Under one algorithm, or any.
+// The errors that body(comm, rank) returns, by rank. Under one algorithm, or any. With `devices` rank r has the CUDA device
+// r % devices.
 template <class Body>
-std::vector<std::string> on_threads(int ranks, const char* algo, Body&& body) {
+std::vector<std::string> on_threads(int ranks, const char* algo, Body&& body, int devices = 0) {
     weftUniqueId id;
     REQUIRE(weftGetUniqueId(&id) == weftSuccess);
     std::vector<std::string> wrong{size_t(ranks)};
@@ -21,6 +22,7 @@ std::vector<std::string> on_threads(int ranks, const char* algo, Body&& body) {
         threads.emplace_back([&, rank] {
             weftConfig_t config = WEFT_CONFIG_INITIALIZER;
             config.algo = algo;
+            if (devices > 0) config.device = rank % devices;
             weftComm_t comm = nullptr;
             if (weftCommInitRankConfig(&comm, ranks, id, rank, &config) != weftSuccess) {
                 wrong[size_t(rank)] = weftGetLastError(nullptr);

@@ -13,7 +13,14 @@
 
 namespace weft::internal::test {
 
+// The slots of both ends in memory of the test (Capability::given_slots), by rank; null: the transport's own.
+struct GivenSlots {
+    std::byte* data[2] = {};
+    const RegisteredMemory* memory[2] = {};
+};
+
 struct Connection {
+    GivenSlots given;
     std::shared_ptr<Segment> segment;
     net::Identity identity;
     size_t ring_bytes;
@@ -21,7 +28,8 @@ struct Connection {
     std::unique_ptr<Receiver> receiver;
     std::unique_ptr<Sender> sender;
 
-    Connection(const Transport& transport, int depth, size_t slot_bytes, size_t ring = 0) : ring_bytes(ring) {
+    Connection(const Transport& transport, int depth, size_t slot_bytes, size_t ring = 0, GivenSlots slots = {})
+        : given(slots), ring_bytes(ring) {
         auto made = Segment::create(2);
         REQUIRE(made.ok());
         segment = *made;
@@ -42,7 +50,18 @@ struct Connection {
         sender = std::move(*connected);
     }
     ConnectionOptions options(int self, int depth, size_t slot_bytes) {
-        return {self, 1 - self, 0, depth, slot_bytes, segment.get(), &heap_used[self], &identity, nullptr, ring_bytes};
+        return {self,
+                1 - self,
+                0,
+                depth,
+                slot_bytes,
+                segment.get(),
+                &heap_used[self],
+                &identity,
+                nullptr,
+                ring_bytes,
+                given.data[self],
+                given.memory[self]};
     }
 
     std::string secret_text() const {

@@ -41,8 +41,8 @@ int main(int count, char** arguments) {
     row.state.store(RankState::joined, std::memory_order_release);
 
     const Transport* transport = nullptr;
-    for (const Transport& candidate : registry::transports())
-        if (candidate.name == std::string_view(arguments[3])) transport = &candidate;
+    for (const Transport* candidate : registry::transports())
+        if (candidate->name == std::string_view(arguments[3])) transport = candidate;
     require(transport, "no such transport");
     const std::byte* entry = nullptr;
     while (!(entry = OobStore(**segment).get(0, 1))) usleep(1000);

@@ -13,7 +13,7 @@
 namespace weft::internal::test {
 namespace {
 
-const Transport& shm() { return shm_transport; }
+const Transport& shm() { return shm_transport(); }
 
 }  // namespace
 

@@ -96,9 +96,9 @@ class TransportEnds final : public Ends {
     TransportEnds(InCommon& shared, int rank, int depth, size_t slot_bytes, Way way)
         : identity_(net::Identity::of(shared.secret)), slot_bytes_(slot_bytes), way_(way) {
         ConnectionOptions options{rank, 1 - rank, 0, depth, slot_bytes, nullptr, nullptr, &identity_};
-        receiver_ = must(tcp_transport.listen(options, shared.blobs[rank]));
+        receiver_ = must(tcp_transport().listen(options, shared.blobs[rank]));
         meet(shared);
-        sender_ = must(tcp_transport.connect(options, shared.blobs[1 - rank]));
+        sender_ = must(tcp_transport().connect(options, shared.blobs[1 - rank]));
         std::byte byte[1] = {};
         send(byte, 1);
         receive(byte, 1);

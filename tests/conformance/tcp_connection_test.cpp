@@ -36,9 +36,9 @@ struct Pair {
                 self, 1 - self, 0, 2, slot_bytes, nullptr, nullptr, &identity, sharing ? &ends[self].shared : nullptr};
         };
         for (int self = 0; self < 2; ++self)
-            ends[self].receiver = must(tcp_transport.listen(options(self), blobs[self]));
+            ends[self].receiver = must(tcp_transport().listen(options(self), blobs[self]));
         for (int self = 0; self < 2; ++self)
-            ends[self].sender = must(tcp_transport.connect(options(self), blobs[1 - self]));
+            ends[self].sender = must(tcp_transport().connect(options(self), blobs[1 - self]));
     }
     template <class T>
     static T must(Result<T> result) {
@@ -79,9 +79,10 @@ struct Pair {
             if (end.sender) must(end.sender->progress());
     }
     int descriptor(int self, short events) {
-        std::vector<pollfd> list;
-        if (events == POLLIN) ends[self].receiver->add_descriptors(list);
-        if (events == POLLOUT) ends[self].sender->add_descriptors(list);
+        Wakeups wakeups;
+        if (events == POLLIN) ends[self].receiver->add_wakeups(wakeups);
+        if (events == POLLOUT) ends[self].sender->add_wakeups(wakeups);
+        const auto& list = wakeups.descriptors;
         REQUIRE(list.size() == 1);
         REQUIRE(list[0].events == events);
         return list[0].fd;

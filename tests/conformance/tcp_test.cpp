@@ -274,15 +274,15 @@ TEST_CASE("a peer that stops reading stops the sender, which sleeps until there 
     }));
     fill();
     CHECK_FALSE(*sender->progress());
-    std::vector<pollfd> list;
-    sender->add_descriptors(list);
-    REQUIRE(list.size() == 1);
-    CHECK(list[0].events == POLLOUT);
+    Wakeups wakeups;
+    sender->add_wakeups(wakeups);
+    REQUIRE(wakeups.descriptors.size() == 1);
+    CHECK(wakeups.descriptors[0].events == POLLOUT);
     for (uint64_t received = 0; received < sent; ++received) CHECK(bench.next({sender.get()}) == data);
     CHECK(*sender->progress());
-    list.clear();
-    sender->add_descriptors(list);
-    CHECK(list.empty());  // nothing to wait for
+    wakeups.clear();
+    sender->add_wakeups(wakeups);
+    CHECK(wakeups.descriptors.empty());  // nothing to wait for
 }
 
 TEST_CASE("a sender that closes leaves the data that the kernel took, and no reset", "[tcp]") {
@@ -382,8 +382,9 @@ TEST_CASE("a receiver that sleeps is woken by the connection and by its data", "
         auto slot = bench.receiver->receive(info);
         REQUIRE(slot.ok());
         if (*slot) break;
-        std::vector<pollfd> list;
-        bench.receiver->add_descriptors(list);
+        Wakeups wakeups;
+        bench.receiver->add_wakeups(wakeups);
+        auto& list = wakeups.descriptors;
         REQUIRE_FALSE(list.empty());
         if (!hand) call.add_descriptors(list);
         if (!hand || sent) REQUIRE(poll(list.data(), list.size(), 60'000) > 0);

@@ -214,9 +214,9 @@ void LocalRanks::connect(const Call& call) {
                                       connection_slot_bytes * 4 / size_t(std::max(4, schedule.fifo_depth)),
                                       segment_.get(),
                                       &heap_used_[size_t(rank)]};
-            connection.receiver = require(registry::transports()[0].listen(options, blob));
+            connection.receiver = require(registry::transports()[0]->listen(options, blob));
             std::swap(options.self, options.peer);
-            connection.sender = require(registry::transports()[0].connect(options, blob));
+            connection.sender = require(registry::transports()[0]->connect(options, blob));
         }
     }
 }

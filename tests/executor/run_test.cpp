@@ -149,7 +149,7 @@ struct Pair {
     SlotStores slot_stores[2][2];
 
     Pair(const char* algorithm, const weftDataType_t (&types)[2], uint64_t count, size_t tile_bytes) {
-        const Transport& transport = registry::transports()[0];
+        const Transport& transport = *registry::transports()[0];
         for (int rank = 0; rank < 2; ++rank) {
             const int peer = 1 - rank;
             data[rank].resize(count);

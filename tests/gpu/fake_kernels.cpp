@@ -8,6 +8,7 @@
 
 #include "perf/pattern_kernels.hpp"
 #include "src/gpu/kernels/access.hpp"
+#include "src/gpu/kernels/codec.hpp"
 #include "src/gpu/kernels/convert.hpp"
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "src/gpu/kernels/messages.hpp"
@@ -58,8 +59,17 @@ void convert_kernel(FakeBlock& block, ConvertArguments arguments) {
     convert({0, 1, int(block.index[0]), int(block.grid[0])}, arguments);
 }
 
-void divide_kernel(FakeBlock& block, DivideArguments arguments) {
-    divide({0, 1, int(block.index[0]), int(block.grid[0])}, arguments);
+void scale_kernel(FakeBlock& block, ScaleArguments arguments) {
+    scale({0, 1, int(block.index[0]), int(block.grid[0])}, arguments);
+}
+
+void encode_kernel(FakeBlock& block, CodecArguments arguments) {
+    CodecBlock shared;
+    run(block, [&](const Team& team) { CodecKernel(team, arguments).encode(shared); });
+}
+
+void decode_kernel(FakeBlock& block, CodecArguments arguments) {
+    run(block, [&](const Team& team) { CodecKernel(team, arguments).decode(); });
 }
 
 template <auto body>
@@ -81,7 +91,9 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     add(fake_kernel<access_kernel>(access_entry_point));
     add(fake_kernel<optimizer_kernel>(optimizer_entry_point));
     add(fake_kernel<convert_kernel>(convert_entry_point));
-    add(fake_kernel<divide_kernel>(divide_entry_point));
+    add(fake_kernel<scale_kernel>(scale_entry_point));
+    add(fake_kernel<encode_kernel>(encode_entry_point));
+    add(fake_kernel<decode_kernel>(decode_entry_point));
     add(fake_kernel<pattern_kernel<perf::fill_pattern>>(perf::fill_entry_point));
     add(fake_kernel<pattern_kernel<perf::count_wrong_elements>>(perf::wrong_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);

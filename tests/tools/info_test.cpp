@@ -78,10 +78,10 @@ TEST_CASE("every algorithm and transport of the registry is shown", "[info]") {
         CHECK(contains(text, row.cost));
     }
     CHECK(all["transports"].size() == registry::transports().size());
-    for (const Transport& row : registry::transports()) {
-        CHECK(contains(text, row.name));
+    for (const Transport* row : registry::transports()) {
+        CHECK(contains(text, row->name));
         for (const Json& told : all["transports"]) {
-            if (told["name"] == row.name) CHECK(told["why_not"] == row.available());
+            if (told["name"] == row->name) CHECK(told["why_not"] == row->available());
         }
     }
 }

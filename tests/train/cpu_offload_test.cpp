@@ -31,6 +31,7 @@ struct Form {
     int shard_ranks = 0;
     weftDataType_t parameter = weftNumTypes, reduction = weftNumTypes, output = weftNumTypes;
     double divisor = 0;
+    int gather_bits = 0, reduce_bits = 0;
 
     weftTrainShardConfig_t config(bool on_device) const {
         weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
@@ -41,6 +42,9 @@ struct Form {
         config.reduceType = reduction;
         config.outputType = output;
         config.divisor = divisor;
+        config.gatherBits = gather_bits;
+        config.reduceBits = reduce_bits;
+        config.blockCount = 10;
         config.onDevice = on_device ? 1 : 0;
         config.shardsOnHost = 1;  // no setting for the model in host memory
         return config;
@@ -72,12 +76,15 @@ class Trained {
             if (unit.parameterCount++ == 0) unit.parameters = &tensors[p];
             unit.name = names[model[p].unit];
         }
+        if (form.ranks == 4 && form.shard_ranks == 0) entries[1].reshardRanks = 2;
         entries[3].reshardRanks = 1;
         const weftTrainShardConfig_t config = form.config(on_device);
         demand(weftTrainShardCreate(&shard_, comm_, entries, units, &config));
+        demand(weftTrainScalerCreate(&scaler_, &comm_, 1, nullptr));
     }
     Trained(const Trained&) = delete;
     ~Trained() {
+        (void)weftTrainScalerDestroy(scaler_);
         (void)weftTrainOptimizerDestroy(optimizer_);
         (void)weftTrainShardDestroy(shard_);
     }
@@ -91,7 +98,7 @@ class Trained {
         }
         demand(weftTrainShardFinish(shard_, stream()));
     }
-    // Clips the gradients, and returns their norm.
+    // Unscales and clips the gradients, and returns their norm.
     double step() {
         std::vector<weftTrainPart_t> parts;
         for (int p = 0; p < parameters; ++p) {
@@ -105,6 +112,8 @@ class Trained {
             part.axes = 1;
             parts.push_back(part);
         }
+        int found = 0;
+        demand(weftTrainScalerUnscale(scaler_, parts.data(), parameters, 0, &found, nullptr));
         double norm = 0;
         demand(weftTrainGradientNorm(parts.data(), parameters, &comm_, 1, 2, &norm, nullptr));
         demand(weftTrainClipGradients(parts.data(), parameters, norm, norm / 2, 1, nullptr));
@@ -195,6 +204,7 @@ class Trained {
     std::deque<std::vector<std::byte>> sent_;  // until the stream has read them
     weftTrainShard_t shard_ = nullptr;
     weftTrainOptimizer_t optimizer_ = nullptr;
+    weftTrainScaler_t scaler_ = nullptr;
 };
 
 void check(bool right, const char* sentence) {
@@ -204,16 +214,25 @@ void check(bool right, const char* sentence) {
 }  // namespace
 
 TEST_CASE("a model on a device with shards in host memory has the bits of one in host memory", "[train]") {
+    constexpr weftDataType_t own = weftNumTypes;
+    std::mt19937 random(seed());
     for (const Form& form :
          {Form{1}, Form{2}, Form{2, weftTrainShardRows, weftTrainShardParameters, 0, weftBfloat16, weftFloat32},
           Form{2, weftTrainShardFlat, weftTrainShardOptimizer, 0, weftFloat16, weftNumTypes, weftFloat16},
           Form{2, weftTrainShardFlat, weftTrainShardGradients, 0, weftNumTypes, weftNumTypes, weftBfloat16, 3},
           Form{4, weftTrainShardFlat, weftTrainShardParameters, 2},
-          Form{4, weftTrainShardRows, weftTrainShardParameters, 2, weftBfloat16, weftFloat32}}) {
-        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output);
+          Form{4, weftTrainShardRows, weftTrainShardParameters, 2, weftBfloat16, weftFloat32},
+          Form{3, weftTrainShardFlat, weftTrainShardParameters, 0, own, own, own, 0, 8, 4},
+          Form{2, weftTrainShardRows, weftTrainShardGradients, 0, weftBfloat16, own, own, 3, 8, 8},
+          // Sums in the order of the ranks, which exact ones of more than two do not have.
+          Form{4, weftTrainShardFlat, weftTrainShardParameters, 0, own, own, own, 0, 8, 8},
+          Form{4, weftTrainShardFlat, weftTrainShardParameters, 2, own, weftBfloat16, own, 0, 0, 4}}) {
+        if (small() && random() % 2 != 0) continue;
+        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output, form.gather_bits,
+                form.reduce_bits);
         const Ranks ranks(spread(form.ranks));
-        check_on_threads(form.ranks, [&](int own) {
-            Trained device(ranks, own, form, true), host(ranks, own, form, false);
+        check_on_threads(form.ranks, [&](int number) {
+            Trained device(ranks, number, form, true), host(ranks, number, form, false);
             check(device.values() == host.values(), "the first values differ");
             for (int step = 0; step < 3; ++step) {
                 for (Trained* each : {&device, &host}) each->iteration();
@@ -221,8 +240,8 @@ TEST_CASE("a model on a device with shards in host memory has the bits of one in
                 check(device.values() == host.values(), "the values differ");
             }
             const weftTrainShardStats_t stats = device.stats(), all = host.stats();
-            // Sums of a copy of the model stay on the device.
-            check(form.shard_ranks > 0 ? stats.hostBytes < stats.shardBytes : stats.hostBytes == stats.shardBytes,
+            // Sums of a copy of the model, and parts of a reshard group, stay on the device.
+            check(form.ranks == 4 ? stats.hostBytes < stats.shardBytes : stats.hostBytes == stats.shardBytes,
                   "other bytes of host memory");
             check(stats.hostBytes > 0 && all.hostBytes == all.shardBytes, "other bytes in a model in host memory");
         });
@@ -305,7 +324,8 @@ TEST_CASE("shards in host memory need a device only where the model lies on one"
     demand(small.create(ranks.comms[0], &shard));
     demand(weftTrainShardDestroy(shard));
     small.config.onDevice = 1;
-    small.config.gatherBits = 8;
+    small.config.reduceBits = 4;
+    small.config.blockCount = 3;
     CHECK_REFUSED(small.create(ranks.comms[0], &shard), nullptr, "argument.config");
 }
 

@@ -264,13 +264,15 @@ TEST_CASE("int4 numbers are whole multiples of their block's scale, two in a byt
         CHECK(decoded[8] == -14);
     }
     for (const auto& [bits, steps] : {std::pair(4, 14.0), std::pair(8, 254.0)}) {
-        const auto each = whole_number_codec(bits, 32);
+        const WholeNumbers form = {bits, 32};
         std::vector<float> random(100);
         for (size_t i = 0; i < random.size(); ++i) random[i] = float(noise(5, bits, i));
-        std::vector<std::byte> memory(each->bytes(100));
+        std::vector<std::byte> memory(form.bytes(100));
         std::vector<float> back(100);
-        each->encode(random, memory.data());
-        each->decode(memory.data(), back);
+        form.with_codec([&](const Codec& each) {
+            each.encode(random, memory.data());
+            each.decode(memory.data(), back);
+        });
         for (size_t begin = 0; begin < 100; begin += 32) {
             const auto block = std::span(random).subspan(begin, std::min<size_t>(32, 100 - begin));
             float largest = 0;
@@ -532,7 +534,7 @@ TEST_CASE("units that cannot be quantised, and ranks with other settings, are er
         plan.units[0].parameters[0].facts.type = weftInt32;
     });
     refused(error::argument_config, [](ShardingPlan& plan, int) {
-        plan.quantization.reduce_bits = 4;
+        plan.quantization = {0, 4, 33};
         plan.on_device = true;
     });
     refused(error::train_model,

@@ -205,12 +205,17 @@ class ShmReceiver final : public Receiver {
     uint64_t released_ = 0, slots_released_ = 0;
 };
 
-std::string can_connect(const ConnectionOptions& options) {
-    if (options.host == nullptr) return "the ranks are not on one host";
-    return {};
-}
+class ShmTransport final : public Transport {
+  public:
+    ShmTransport() : Transport("shm", capabilities()) {}
+    std::string can_connect(const ConnectionOptions& options) const override {
+        return options.host == nullptr ? "the ranks are not on one host" : "";
+    }
+    Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) const override;
+    Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) const override;
+};
 
-Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) {
+Result<std::unique_ptr<Receiver>> ShmTransport::listen(const ConnectionOptions& options, Blob& address) const {
     const size_t offset = *options.heap_used;
     const auto fits = [&](size_t ring_bytes, size_t most) {
         return offset + RingLayout::bytes_of(options.depth, options.slot_bytes, ring_bytes) <= most;
@@ -236,7 +241,7 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
         RingLayout(heap_of(*options.host, options.self) + offset, options.depth, options.slot_bytes, ring_bytes)));
 }
 
-Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
+Result<std::unique_ptr<Sender>> ShmTransport::connect(const ConnectionOptions& options, const Blob& address) const {
     const auto [offset, depth, slot_bytes, ring_bytes] =
         std::tuple{address.words[0], address.words[1], address.words[2], address.words[3]};
     if (depth != uint64_t(options.depth) || slot_bytes != options.slot_bytes)
@@ -255,10 +260,11 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
         options, RingLayout(heap_of(*options.host, options.peer) + offset, options.depth, slot_bytes, ring_bytes)));
 }
 
-std::string available() { return {}; }
-
 }  // namespace
 
-const Transport shm_transport = {"shm", can_connect, listen, connect, available};
+const Transport& shm_transport() {
+    static const ShmTransport row;
+    return row;
+}
 
 }  // namespace weft::internal

@@ -3,5 +3,5 @@
 #include "transports/transport.hpp"
 
 namespace weft::internal {
-extern const Transport shm_transport;
+const Transport& shm_transport();
 }

@@ -27,7 +27,7 @@ Blob ListenAddress::blob() const {
         address.pack(packed);
         ++count;
     }
-    // Only stripes whose address fits: three IPv6 addresses fit.
+    // Only stripes whose address fits: seven IPv6 addresses fit.
     const auto end = addresses.begin() + ptrdiff_t(count);
     int served = 0;
     while (served < stripes && std::any_of(addresses.begin(), end,

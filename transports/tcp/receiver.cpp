@@ -164,15 +164,15 @@ Result<bool> TcpReceiver::receive_into(std::byte* target, size_t capacity, SlotI
     return true;
 }
 
-void TcpReceiver::add_descriptors(std::vector<pollfd>& list) const {
-    if (stripes_.empty()) return connection_->add_descriptors(list);
+void TcpReceiver::add_wakeups(Wakeups& wakeups) {
+    if (stripes_.empty()) return connection_->add_descriptors(wakeups.descriptors);
     const bool known = stripes_[0].headed;
     for (int index = 0; index < (known ? connection_->stripes() : 1); ++index) {
         const Share share = share_of(header_.bytes, index, connection_->stripes());
         const Stripe& stripe = stripes_[size_t(index)];
         if (!known || (has_part(header_.bytes, index, connection_->stripes()) &&
                        (!stripe.headed || stripe.done < share.end - share.begin)))
-            list.push_back({connection_->socket(index), POLLIN, 0});
+            wakeups.descriptors.push_back({connection_->socket(index), POLLIN, 0});
     }
 }
 

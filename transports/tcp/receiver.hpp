@@ -17,7 +17,7 @@ class TcpReceiver final : public Receiver {
     Result<Slot> receive(SlotInfo& info) override;
     Status release() override;
     Result<bool> receive_into(std::byte* target, size_t capacity, SlotInfo& info) override;
-    void add_descriptors(std::vector<pollfd>& list) const override;
+    void add_wakeups(Wakeups& wakeups) override;
 
   private:
     // State of one socket. The stash holds bytes that were read ahead, so that one system call reads a small message

@@ -135,15 +135,21 @@ Status TcpSender::publish(const SlotInfo& info) {
     return through ? ok() : through.take_status();
 }
 
-Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
+// Directly from the caller's memory, as much as the kernel accepts.
+Result<bool> TcpSender::post(const std::byte* data, const RegisteredMemory*, const SlotInfo& info) {
     WEFT_TRY(check(info));
     auto through = progress();
     if (!through) return through;
     if (next_ - first_ == ring_.size()) return false;
-    const uint64_t message = next_;
     enqueue(data, info);
-    // Directly from the caller's memory, as much as the kernel accepts.
     if (!stripes_.empty() && *through) WEFT_TRY(push_all());
+    return true;
+}
+
+Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
+    const uint64_t message = next_;
+    auto posted = post(data, nullptr, info);
+    if (!posted || !*posted) return posted;
     if (first_ == next_) [[likely]]
         return true;
     Outgoing& outgoing = at(message);
@@ -166,10 +172,11 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
     return true;
 }
 
-void TcpSender::add_descriptors(std::vector<pollfd>& list) const {
-    if (stripes_.empty()) return connection_->add_descriptors(list);
+void TcpSender::add_wakeups(Wakeups& wakeups) {
+    if (stripes_.empty()) return connection_->add_descriptors(wakeups.descriptors);
     for (size_t index = 0; index < stripes_.size(); ++index)
-        if (stripes_[index].message < next_) list.push_back({connection_->socket(int(index)), POLLOUT, 0});
+        if (stripes_[index].message < next_)
+            wakeups.descriptors.push_back({connection_->socket(int(index)), POLLOUT, 0});
 }
 
 }  // namespace weft::internal::tcp

@@ -26,7 +26,9 @@ class TcpSender final : public Sender {
     Status publish(const SlotInfo& info) override;
     Result<bool> send(const std::byte* data, const SlotInfo& info) override;
     Result<bool> progress() override;
-    void add_descriptors(std::vector<pollfd>& list) const override;
+    void add_wakeups(Wakeups& wakeups) override;
+    Result<bool> post(const std::byte* data, const RegisteredMemory* memory, const SlotInfo& info) override;
+    uint64_t sent() override { return first_; }
 
   private:
     // State of one socket. It sends its shares of the messages in order, independently of the other stripes.

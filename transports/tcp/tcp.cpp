@@ -21,12 +21,19 @@ int interfaces_of(const std::vector<net::Address>& addresses) {
     return std::min(count, stripes_max);
 }
 
-std::string can_connect(const ConnectionOptions& options) {
-    if (options.identity == nullptr) return "the communicator has no identity to prove on a network";
-    return {};
-}
+class TcpTransport final : public Transport {
+  public:
+    TcpTransport() : Transport("tcp", capabilities(Capability::posts, Capability::sleeps, Capability::remote)) {}
+    std::string available() const override;
+    std::vector<Rail> rails() const override;
+    std::string can_connect(const ConnectionOptions& options) const override {
+        return options.identity == nullptr ? "the communicator has no identity to prove on a network" : "";
+    }
+    Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) const override;
+    Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) const override;
+};
 
-Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) {
+Result<std::unique_ptr<Receiver>> TcpTransport::listen(const ConnectionOptions& options, Blob& address) const {
     if (options.depth < 1 || options.identity == nullptr)
         return fail(error::internal_state, "rank {} cannot listen to rank {} over tcp with {} slots", options.self,
                     options.peer, options.depth);
@@ -44,7 +51,7 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(connection)));
 }
 
-Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
+Result<std::unique_ptr<Sender>> TcpTransport::connect(const ConnectionOptions& options, const Blob& address) const {
     const auto listen_address = ListenAddress::of(address);
     if (!listen_address || listen_address->depth != options.depth || listen_address->slot_bytes != options.slot_bytes)
         return fail(error::mismatch_algorithm,
@@ -67,15 +74,30 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
     return sender;
 }
 
-std::string available() {
+std::string TcpTransport::available() const {
     const auto addresses = net::local_addresses();
     return addresses ? std::string() : addresses.status().sentence();
+}
+
+std::vector<Rail> TcpTransport::rails() const {
+    std::vector<Rail> rails;
+    const auto addresses = net::local_addresses();
+    if (!addresses) return rails;
+    for (const net::Address& address : *addresses) {
+        const std::string interface = net::interface_name(address);
+        rails.push_back(
+            {.name = interface, .detail = address.text(), .mbps = interface.empty() ? 0 : net::link_mbps({interface})});
+    }
+    return rails;
 }
 
 }  // namespace
 
 }  // namespace tcp
 
-const Transport tcp_transport = {"tcp", tcp::can_connect, tcp::listen, tcp::connect, tcp::available};
+const Transport& tcp_transport() {
+    static const tcp::TcpTransport row;
+    return row;
+}
 
 }  // namespace weft::internal

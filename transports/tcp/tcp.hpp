@@ -4,6 +4,6 @@
 
 namespace weft::internal {
 
-extern const Transport tcp_transport;
+const Transport& tcp_transport();
 
 }  // namespace weft::internal

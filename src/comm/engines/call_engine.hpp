@@ -6,6 +6,7 @@
 #include <concepts>
 #include <vector>
 
+#include "src/base/wakeups.hpp"
 #include "src/comm/rank_context.hpp"
 
 namespace weft::internal {
@@ -25,10 +26,10 @@ struct Blocked {
 };
 
 template <class Engine>
-concept CallEngine = requires(Engine engine, const Engine& fixed, std::vector<pollfd>& list) {
+concept CallEngine = requires(Engine engine, const Engine& fixed, Wakeups& wakeups) {
     { engine.advance() } -> std::same_as<Progress>;  // done, moved, blocked or failed
     { fixed.blocked() } -> std::same_as<Blocked>;
-    fixed.add_descriptors(list);
+    fixed.add_wakeups(wakeups);
     // After a wait without progress: fails if the watchdog finds that the call cannot complete.
     { engine.look() } -> std::same_as<Status>;
     // The cause of a broken connection, if this rank can see it now.

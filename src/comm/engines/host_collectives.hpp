@@ -30,8 +30,8 @@ class HostCollectives {
         if (!prepared_) return {&missing_binding_};
         return {&prepared_->run->missing(), prepared_->plan.networked};
     }
-    void add_descriptors(std::vector<pollfd>& list) const {
-        if (prepared_) prepared_->run->add_descriptors(list);
+    void add_wakeups(Wakeups& wakeups) const {
+        if (prepared_) prepared_->run->add_wakeups(wakeups);
     }
     Status look();
     Status cause() { return context_.watchdog.cause(context_.sequence, context_.position().operation); }

@@ -20,7 +20,7 @@ class KernelCalls {
     Begun begin_messages(std::span<const Call> messages);
     Progress advance() { return Progress::done; }
     Blocked blocked() const { return {&missing_}; }
-    void add_descriptors(std::vector<pollfd>&) const {}
+    void add_wakeups(Wakeups&) const {}
     Status look() { return ok(); }
     Status cause() { return ok(); }
     Status take_failure() { return std::move(failure_); }

@@ -16,7 +16,7 @@ class OneSidedCalls {
     Blocked blocked() const {
         return {&windows_.host().missing(), windows_.host().networked(), windows_.host().connecting()};
     }
-    void add_descriptors(std::vector<pollfd>&) const {}  // ActiveCalls adds those of windows for any call
+    void add_wakeups(Wakeups&) const {}  // ActiveCalls adds those of windows for any call
     PartnerWait awaited() const { return windows_.host().awaited(); }
     Status look();
     Status cause();

@@ -20,7 +20,7 @@ class PointToPoint {
     void begin(const Call& call, const MessageCall& message);
     Progress advance();
     Blocked blocked() const { return messages_.blocked(); }
-    void add_descriptors(std::vector<pollfd>& list) const { messages_.existing().add_descriptors(list); }
+    void add_wakeups(Wakeups& wakeups) const { messages_.existing().add_wakeups(wakeups); }
     PartnerWait awaited() const { return messages_.existing().awaited(); }
     Status look();
     Status cause();

@@ -16,7 +16,7 @@ class UnevenCollectives {
     Begun begin(const Call& call, const UnevenCall& collective);
     Progress advance();
     Blocked blocked() const { return parts_.blocked(); }
-    void add_descriptors(std::vector<pollfd>& list) const { parts_.existing().add_descriptors(list); }
+    void add_wakeups(Wakeups& wakeups) const { parts_.existing().add_wakeups(wakeups); }
     Status look();
     Status cause() { return context_.watchdog.cause(context_.sequence, context_.position().operation); }
     Status take_failure() { return std::move(failure_); }

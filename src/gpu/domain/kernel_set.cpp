@@ -11,6 +11,7 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
+#include "src/gpu/kernels/codec_arguments.hpp"
 #include "src/gpu/kernels/convert_arguments.hpp"
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
@@ -108,7 +109,9 @@ Status KernelSet::load(const Driver& driver, int device) {
     WEFT_TRY(load_one(access_, access_entry_point));
     // They wait for no other rank, so their blocks need not run at once.
     WEFT_TRY(load_one(converter_, convert_entry_point, false));
-    WEFT_TRY(load_one(divider_, divide_entry_point, false));
+    WEFT_TRY(load_one(scaler_, scale_entry_point, false));
+    WEFT_TRY(load_one(encoder_, encode_entry_point, false));
+    WEFT_TRY(load_one(decoder_, decode_entry_point, false));
     for (int number = 0; number < body_count; ++number) {
         const uint32_t lacking = needs(Body(number)) & ~facts_.capabilities;
         if (lacking)

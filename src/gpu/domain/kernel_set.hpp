@@ -28,8 +28,11 @@ class KernelSet {
     const Kernel& copier() const { return kernel(Body::local_reduce, weftUint32, true); }
     // Converts floats to and from 16 bits, for training.
     const Kernel& converter() const { return converter_; }
-    // Divides floats, for training.
-    const Kernel& divider() const { return divider_; }
+    // Multiplies or divides floats, for training.
+    const Kernel& scaler() const { return scaler_; }
+    // Turn blocks of floats into whole numbers with a scale, and back, for training.
+    const Kernel& encoder() const { return encoder_; }
+    const Kernel& decoder() const { return decoder_; }
     // Adds up memory that one rank can access.
     const Kernel& adder(weftDataType_t type) const { return kernel(Body::local_reduce, type, true); }
     // The facts about the device that its rank reports when it joins.
@@ -46,7 +49,7 @@ class KernelSet {
 
     Context context_;
     Kernel kernels_[body_count][weftNumTypes][2];
-    Kernel messages_, access_, converter_, divider_;
+    Kernel messages_, access_, converter_, scaler_, encoder_, decoder_;
     DeviceFacts facts_{};
     bool sync_domains_ = false, mps_ = false;
 };

@@ -1,5 +1,5 @@
 // convert.hpp: the kernels of training that take one element at a time, with the bits of the host. One converts floats to
-// and from 16 bits; float64 is rounded to float32 first. One divides.
+// and from 16 bits; float64 is rounded to float32 first. One multiplies or divides.
 #pragma once
 #include "src/base/arithmetic.hpp"
 #include "src/gpu/kernels/convert_arguments.hpp"
@@ -43,21 +43,22 @@ WEFT_DEVICE void convert(const Team& team, const ConvertArguments& arguments) {
 }
 
 template <weftDataType_t type>
-WEFT_DEVICE void divide_all(const Team& team, const DivideArguments& arguments) {
+WEFT_DEVICE void scale_all(const Team& team, const ScaleArguments& arguments) {
     using Numbers = Arithmetic<type>;
     auto* const elements = static_cast<typename Numbers::Element*>(arguments.elements);
+    const auto factor = typename Numbers::Accumulator(arguments.factor);
     const auto divisor = typename Numbers::Accumulator(arguments.divisor);
     const ElementsOfThread own = elements_of_thread(team);
     for (uint64_t i = own.first; i < arguments.count; i += own.step)
-        elements[i] = Numbers::round(Numbers::widen(elements[i]) / divisor);
+        elements[i] = Numbers::round(Numbers::widen(elements[i]) * factor / divisor);
 }
 
-WEFT_DEVICE void divide(const Team& team, const DivideArguments& arguments) {
+WEFT_DEVICE void scale(const Team& team, const ScaleArguments& arguments) {
     switch (arguments.type) {
-        case weftFloat16: return divide_all<weftFloat16>(team, arguments);
-        case weftBfloat16: return divide_all<weftBfloat16>(team, arguments);
-        case weftFloat64: return divide_all<weftFloat64>(team, arguments);
-        default: return divide_all<weftFloat32>(team, arguments);
+        case weftFloat16: return scale_all<weftFloat16>(team, arguments);
+        case weftBfloat16: return scale_all<weftBfloat16>(team, arguments);
+        case weftFloat64: return scale_all<weftFloat64>(team, arguments);
+        default: return scale_all<weftFloat32>(team, arguments);
     }
 }
 

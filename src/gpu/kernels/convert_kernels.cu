@@ -1,4 +1,4 @@
-// convert_kernels.cu: the entry points of conversions and divisions. One serves all types, because memory is its limit.
+// convert_kernels.cu: the entry points of conversions and scales. One serves all types, because memory is its limit.
 #include "src/gpu/kernels/convert.hpp"
 
 namespace {
@@ -15,6 +15,6 @@ extern "C" __global__ void __launch_bounds__(weft::internal::cuda::convert_threa
 }
 
 extern "C" __global__ void __launch_bounds__(weft::internal::cuda::convert_threads)
-    weft_divide(const __grid_constant__ weft::internal::cuda::DivideArguments arguments) {
-    weft::internal::cuda::divide(team_of_thread(), arguments);
+    weft_scale(const __grid_constant__ weft::internal::cuda::ScaleArguments arguments) {
+    weft::internal::cuda::scale(team_of_thread(), arguments);
 }

@@ -37,7 +37,7 @@ struct Proxy::Loop {
     int64_t acquainted_us = 0;
     bool halted = false;  // permanently: the process ends
 
-    std::vector<pollfd> descriptors;  // used by the proxy's thread
+    Wakeups wakeups;  // used by the proxy's thread
 
     void ring() { ring_event(bell); }
     void run();
@@ -170,15 +170,17 @@ bool Proxy::Loop::sleep(int64_t nap_us) {
         true, std::memory_order_seq_cst);  // a thread that launches after this rings; an earlier launch is seen below
     PollRate poll_rate = PollRate::idle;
     if (!step(poll_rate) && (nap_us > 0 || poll_rate == PollRate::idle)) {
-        descriptors.assign(1, {bell.number(), POLLIN, 0});
+        wakeups.clear();
+        wakeups.descriptors.push_back({bell.number(), POLLIN, 0});
         if (nap_us > 0) {
             const std::lock_guard lock(mutex);
             for (const auto& connections : all)
-                if (!halted) connections->add_descriptors(descriptors);
+                if (!halted) connections->add_wakeups(wakeups);
         }
         // At least once a second, because ppoll() does not notice if the program closes the event descriptor.
         const timespec nap{nap_us > 0 ? 0 : 1, nap_us * 1000}, lost_nap{0, nap_busy_us * 1000};
-        if (!ending.load(std::memory_order_seq_cst) &&
+        auto& descriptors = wakeups.descriptors;
+        if (!wakeups.ready && !ending.load(std::memory_order_seq_cst) &&
             ppoll(descriptors.data(), descriptors.size(), &nap, nullptr) > 0 && (descriptors[0].revents & POLLNVAL))
             (void)nanosleep(&lost_nap, nullptr);
     }

@@ -103,12 +103,12 @@ bool ProxyConnections::drained(bool but_for_departed) const {
     return true;
 }
 
-void ProxyConnections::add_descriptors(std::vector<pollfd>& list) const {
+void ProxyConnections::add_wakeups(Wakeups& wakeups) const {
     for (const ProxyChannel& channel : channels_) {
         if (channel.broken) continue;
-        if (channel.sender && channel.flowing) channel.sender->add_descriptors(list);
+        if (channel.sender && channel.flowing) channel.sender->add_wakeups(wakeups);
         if (channel.receiver && channel.next - load_acquire(channel.end.consumed) < channel.end.depth)
-            channel.receiver->add_descriptors(list);
+            channel.receiver->add_wakeups(wakeups);
     }
 }
 

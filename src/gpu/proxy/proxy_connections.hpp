@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/wakeups.hpp"
 #include "src/gpu/domain/connections.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/segment.hpp"
@@ -45,7 +46,7 @@ class ProxyConnections {
     // Whether it is drained and no directly launched kernel runs.
     bool settled() const { return segment_->aborted() || (!working() && drained()); }
     // The descriptors that a sleeping proxy polls.
-    void add_descriptors(std::vector<pollfd>& list) const;
+    void add_wakeups(Wakeups& wakeups) const;
 
     // The number of messages moved so far, and whether a kernel waits for one now.
     uint64_t moved() const { return moved_.load(std::memory_order_relaxed); }

@@ -1,7 +1,6 @@
 #include "src/train/hooks/codecs.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <numeric>
 
 #include "src/base/arithmetic.hpp"
+#include "src/base/block_scale.hpp"
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/train/hooks/largest_numbers.hpp"
 
@@ -37,21 +37,8 @@ namespace {
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-struct Scale {
-    float scale = 0, inverse = 0;
-};
-// Maps `largest` to `highest`, and an infinity or NaN to NaN. Numbers whose scale would be subnormal count as zero: its
-// inverse may overflow.
-Scale scale_to(float highest, float largest) {
-    if (!std::isfinite(largest)) return {not_a_number, 0};
-    if (largest < highest * std::numeric_limits<float>::min()) return {};
-    return {largest / highest, highest / largest};
-}
-
-// The lowest bits of the nearest whole number, which is small. Adding `magic` rounds, and the lowest bits hold the result.
-uint32_t rounded_bits(float number) {
-    constexpr float magic = 0x1.8p23f;
-    return std::bit_cast<uint32_t>(number + magic);
+BlockScale scale_of(float highest, std::span<const float> numbers) {
+    return scale_to(highest, magnitude_bits(largest_magnitude(numbers)));
 }
 
 }  // namespace
@@ -88,7 +75,7 @@ void Int8Codec::encode(std::span<const float> numbers, std::byte* message) const
     std::byte* const small = message + (numbers.size() + block_ - 1) / block_ * sizeof(float);
     for (size_t begin = 0; begin < numbers.size(); begin += block_) {
         const auto block = numbers.subspan(begin, std::min(block_, numbers.size() - begin));
-        const Scale scale = scale_to(127, largest_magnitude(block));
+        const BlockScale scale = scale_of(highest_number(8), block);
         memcpy(message + begin / block_ * sizeof(float), &scale.scale, sizeof(float));
         for (size_t i = 0; i < block.size(); ++i)
             small[begin + i] = std::byte(rounded_bits(block[i] * scale.inverse) & 0xffu);
@@ -110,7 +97,7 @@ void Int4Codec::encode(std::span<const float> numbers, std::byte* message) const
     std::fill_n(small, (numbers.size() + 1) / 2, std::byte(0));
     for (size_t begin = 0; begin < numbers.size(); begin += block_) {
         const auto block = numbers.subspan(begin, std::min(block_, numbers.size() - begin));
-        const Scale scale = scale_to(7, largest_magnitude(block));
+        const BlockScale scale = scale_of(highest_number(4), block);
         memcpy(message + begin / block_ * sizeof(float), &scale.scale, sizeof(float));
         for (size_t i = 0; i < block.size(); ++i)
             small[(begin + i) / 2] |= std::byte((rounded_bits(block[i] * scale.inverse) & 0xfu) << (begin + i) % 2 * 4);
@@ -131,7 +118,7 @@ void Int4Codec::decode(const std::byte* message, std::span<float> numbers) const
 }
 
 void Float8Codec::begin(std::span<const float> numbers) {
-    const Scale scale = scale_to(type_ == weftFloat8e4m3 ? 448.0f : 57344.0f, largest_magnitude(numbers));
+    const BlockScale scale = scale_of(type_ == weftFloat8e4m3 ? 448.0f : 57344.0f, numbers);
     scale_ = scale.scale;
     inverse_ = scale.inverse;
 }
@@ -160,11 +147,6 @@ void Float8Codec::decode(const std::byte* message, std::span<float> numbers) con
         all.operator()<weftFloat8e4m3>();
     else
         all.operator()<weftFloat8e5m2>();
-}
-
-std::unique_ptr<Codec> whole_number_codec(int bits, size_t block) {
-    if (bits == 4) return std::make_unique<Int4Codec>(block);
-    return std::make_unique<Int8Codec>(block);
 }
 
 }  // namespace weft::internal::train

@@ -1,7 +1,6 @@
 // codecs.hpp: forms of messages with fewer bytes than their float32 numbers.
 #pragma once
 #include <cstddef>
-#include <memory>
 #include <span>
 
 #include "weft/types.h"
@@ -88,7 +87,18 @@ class Float8Codec : public Codec {
     float scale_ = 0, inverse_ = 0;
 };
 
-// Whole numbers of so many bits, 4 or 8, with a scale for each block.
-std::unique_ptr<Codec> whole_number_codec(int bits, size_t block);
+// Whole numbers of so many bits with a scale for each block: the form of Int8Codec and Int4Codec. Values.
+struct WholeNumbers {
+    int bits = 8;        // or 4
+    size_t block = 256;  // numbers with one scale
+
+    template <class Body>
+    auto with_codec(Body&& body) const {
+        return bits == 4 ? body(Int4Codec(block)) : body(Int8Codec(block));
+    }
+    size_t bytes(size_t count) const {
+        return with_codec([&](const Codec& codec) { return codec.bytes(count); });
+    }
+};
 
 }  // namespace weft::internal::train

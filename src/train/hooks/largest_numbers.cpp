@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/base/block_scale.hpp"
+
 namespace weft::internal::train {
 
 namespace {
-
-// Magnitudes are ordered as their bits are. Those of a NaN are above infinity's.
-uint32_t magnitude_bits(float number) { return std::bit_cast<uint32_t>(number) & 0x7fffffffu; }
 
 // The value from which on `count` numbers remain at most, by a count of all values of their upper bits, and then of the
 // lower ones. `count` becomes the number of those that have the value and belong to them.

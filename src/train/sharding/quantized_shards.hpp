@@ -1,7 +1,6 @@
 // quantized_shards.hpp: gathers and reductions of a unit whose messages are small whole numbers, with a scale for each
 // block. Source: Wang et al., "ZeRO++", 2023.
 #pragma once
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,12 +17,12 @@ struct Quantization {
     bool any() const { return gather_bits > 0 || reduce_bits > 0; }
 };
 
-// The memory of both. A message has the elements of a rank's shard, one segment behind the other. Host memory.
+// The memory of both. A message has the elements of a rank's shard, one segment behind the other.
 // Thread-bound, to the thread of the launches, except what is const.
 class QuantizedShards {
   public:
     QuantizedShards(MemorySpace& space, int bits, size_t block);
-    bool used() const { return codec_ != nullptr; }
+    bool used() const { return form_.bits > 0; }
     // All messages have the bytes of the largest one.
     size_t message_bytes(const UnitLayout& layout) const;
 
@@ -32,15 +31,15 @@ class QuantizedShards {
     Status reserve(const UnitLayout& layout, size_t messages, size_t shards);
     static size_t elements(const UnitLayout& layout, int rank);
     static size_t most_elements(const UnitLayout& layout);
+    // As float32.
+    Status read(float* numbers, const std::byte* elements, size_t count, weftDataType_t type);
     // Rounds the numbers of a rank's shard to their types.
-    static void write_shard(const UnitLayout& layout, int rank, const float* numbers, std::byte* shard);
+    Status write_shard(const UnitLayout& layout, int rank, const float* numbers, std::byte* shard);
+    float* numbers() const { return reinterpret_cast<float*>(numbers_.data()); }
 
     MemorySpace* space_;
-    std::unique_ptr<Codec> codec_;  // null: not used
-    float* floats() { return reinterpret_cast<float*>(numbers_.data()); }
-
-    FlatBuffer sent_, received_;
-    FlatBuffer numbers_;
+    WholeNumbers form_;  // 0 bits: not used
+    FlatBuffer sent_, received_, numbers_;
 };
 
 class QuantizedGather : public QuantizedShards {
@@ -48,8 +47,8 @@ class QuantizedGather : public QuantizedShards {
     using QuantizedShards::QuantizedShards;
     Status reserve(const std::vector<Unit>& units);
     // The shards of all ranks become `gathered`, one behind the other, in the type of whole units. All ranks get the
-    // same bits, also of their own shard.
-    Status run(const Peers& peers, const Unit& unit, std::byte* gathered);
+    // same bits, also of their own shard. `shard` is the own one, in memory of the space.
+    Status run(const Peers& peers, const Unit& unit, const std::byte* shard, std::byte* gathered);
 };
 
 // Where a shard's elements of each segment lie in a whole gradient.
@@ -67,9 +66,9 @@ class QuantizedReduction : public QuantizedShards {
                std::span<const double> factors, std::byte* shard);
 
   private:
-    void encode(const UnitLayout& layout, int rank, const WholeGradient& gradient, std::byte* message);
+    Status encode(const UnitLayout& layout, int rank, const WholeGradient& gradient, std::byte* message);
     // The sum of `count` messages, `stride` bytes apart.
-    void add_up(const std::byte* messages, size_t stride, int count, std::span<float> sum);
+    Status add_up(const std::byte* messages, size_t stride, int count, std::span<float> sum);
 };
 
 }  // namespace weft::internal::train

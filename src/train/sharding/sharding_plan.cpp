@@ -103,8 +103,10 @@ Status check_types(const ShardingPlan& plan) {
 
 Status check_quantization(const ShardingPlan& plan) {
     if (!plan.quantization.any()) return ok();
-    if (plan.on_device)
-        return fail(error::argument_config, "config.gatherBits and reduceBits are for host memory: set them to 0");
+    if (plan.on_device && plan.quantization.reduce_bits == 4 && plan.quantization.block % 2 != 0)
+        return fail(error::argument_config,
+                    "config.blockCount is {}: on a device it must be even with config.reduceBits 4",
+                    plan.quantization.block);
     for (const UnitPlan& unit : plan.units)
         for (const UnitParameter& parameter : unit.parameters)
             if (const auto type = parameter.facts.type;

@@ -52,7 +52,7 @@ std::string described(const ShardingPlan& plan);
 Status check_types(const ShardingPlan& plan);
 // Fails if the ranks cannot be divided into the plan's groups.
 Status check_groups(const ShardingPlan& plan, int ranks);
-// Fails if units of these types, or in this memory, cannot be quantised.
+// Fails if units of these types cannot be quantised, or blocks of this length not on a device.
 Status check_quantization(const ShardingPlan& plan);
 // The ranks of a host, if gradients go in two hops: each shard group has as many ranks, more than one, on each of its
 // hosts. Otherwise 0.

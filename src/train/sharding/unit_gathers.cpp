@@ -18,8 +18,9 @@ size_t pooled_capacity(const Unit& unit) { return is_kept_alone(unit) ? 0 : whol
 size_t converted_bytes(const Unit& unit) {
     return converts(unit.layout, unit.forms.whole) ? unit.forms.whole.shard_bytes() : 0;
 }
-size_t arrived_bytes(const Unit& unit) {
-    return unit.host_shards && converts(unit.layout, unit.forms.whole) ? unit.layout.shard_bytes() : 0;
+size_t host_shard_bytes(const Unit& unit) { return unit.host_shards ? unit.layout.shard_bytes() : 0; }
+size_t converted_host_bytes(const Unit& unit) {
+    return converts(unit.layout, unit.forms.whole) ? host_shard_bytes(unit) : 0;
 }
 
 }  // namespace
@@ -38,7 +39,8 @@ Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
     staging_ = staging;
     WEFT_TRY(quantized_.reserve(*units_));
     if (!quantized_.used()) WEFT_TRY(allocate(*space_, largest(*units_, converted_bytes), converted_));
-    WEFT_TRY(allocate(*space_, largest(*units_, arrived_bytes), arrived_));
+    WEFT_TRY(
+        allocate(*space_, largest(*units_, quantized_.used() ? host_shard_bytes : converted_host_bytes), arrived_));
     const auto pooled =
         std::count_if(units_->begin(), units_->end(), [this](const Unit& unit) { return !has_own_whole(unit); });
     WEFT_TRY(wholes_.reserve(std::min(whole_buffers, int(pooled))));
@@ -112,7 +114,11 @@ Status UnitGathers::gather_whole(const Unit& unit, bool from_secondary) {
 }
 
 Status UnitGathers::gather_shards(const Unit& unit, std::byte* gathered) {
-    if (quantized_.used()) return quantized_.run(groups_->shard(), unit, gathered);
+    if (quantized_.used()) {
+        const std::byte* const shard = unit.host_shards ? arrived_.data() : unit.shard.data();
+        if (unit.host_shards) WEFT_TRY(space_->copy(arrived_.data(), unit.shard.data(), unit.layout.shard_bytes()));
+        return quantized_.run(groups_->shard(), unit, shard, gathered);
+    }
     const size_t bytes = unit.forms.whole.shard_bytes();
     auto shard = sent_shard(unit, gathered + size_t(groups_->shard().rank()) * bytes);
     if (!shard) return shard.take_status();

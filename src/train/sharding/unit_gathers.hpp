@@ -53,8 +53,8 @@ class UnitGathers {
     bool keeps_wholes_;
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
-    FlatBuffer arrived_;         // a shard of host memory that must be converted. The launches use it in turn
-    FlatBuffer converted_;       // a shard in the type of whole units. The launches use it in turn
+    FlatBuffer arrived_;    // a shard of host memory that must be converted or encoded. The launches use it in turn
+    FlatBuffer converted_;  // a shard in the type of whole units. The launches use it in turn
     QuantizedGather quantized_;  // likewise
     BufferPool wholes_;
     GatherTrace trace_;

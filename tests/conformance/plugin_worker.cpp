@@ -1,0 +1,52 @@
+// plugin_worker.cpp: one rank of plugin_test: some collectives and messages, compared with serial results. It prints
+// `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "weft/weft.h"
+
+static int rank = -1;
+
+static void must(weftResult_t result, weftComm_t comm) {
+    if (result == weftSuccess) return;
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    (void)weftGetLastErrorInfo(comm, &info);
+    printf("rank %d: %s: %s\n", rank, info.id, weftGetLastError(comm));
+    exit(0);
+}
+
+static float value_of(int of_rank, size_t index) {
+    return float((unsigned(of_rank) * 7919u + unsigned(index) * 31u) % 1000u);
+}
+
+int main() {
+    rank = atoi(getenv("WEFT_RANK"));
+    const char* only = getenv("ONLY_RANK");
+    if (only && atoi(only) != rank) unsetenv("WEFT_TRANSPORT_PLUGIN");
+    weftComm_t comm = nullptr;
+    int ranks = 0;
+    must(weftCommInitFromEnvironment(&comm, nullptr), nullptr);
+    must(weftCommCount(comm, &ranks), comm);
+    bool right = true;
+    for (const size_t count : {size_t(1), size_t(1001), size_t(300'007)}) {
+        std::vector<float> mine(count), sum(count), got(count);
+        for (size_t i = 0; i < count; ++i) mine[i] = value_of(rank, i);
+        for (int round = 0; round < 4; ++round) {
+            must(weftAllReduce(mine.data(), sum.data(), count, weftFloat32, weftSum, comm, nullptr), comm);
+            for (size_t i = 0; i < count; ++i) {
+                float expected = 0;
+                for (int each = 0; each < ranks; ++each) expected += value_of(each, i);
+                right = right && sum[i] == expected;
+            }
+        }
+        must(weftGroupStart(), comm);
+        must(weftSend(mine.data(), count, weftFloat32, (rank + 1) % ranks, comm, nullptr), comm);
+        must(weftRecv(got.data(), count, weftFloat32, (rank + ranks - 1) % ranks, comm, nullptr), comm);
+        must(weftGroupEnd(), comm);
+        for (size_t i = 0; i < count; ++i) right = right && got[i] == value_of((rank + ranks - 1) % ranks, i);
+    }
+    must(weftCommDestroy(comm), nullptr);
+    printf("rank %d: %s\n", rank, right ? "ok" : "wrong data");
+}
