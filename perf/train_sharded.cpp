@@ -15,8 +15,8 @@ constexpr int units = 8;
 // Units of one float32 parameter each, and buffers of a unit for the bare calls. Thread-bound.
 class Units {
   public:
-    // `count` elements, which the ranks divide.
-    Units(Rank& rank, size_t count) : rank_(rank), own_(count / size_t(rank.count())), count_(count) {
+    // `count` elements, which the ranks divide. keeps: the memory of gradients stays.
+    Units(Rank& rank, size_t count, bool keeps) : rank_(rank), own_(count / size_t(rank.count())), count_(count) {
         std::vector<float> values(rank.is_first() ? count : 0);
         std::vector<weftTrainTensor_t> tensors(units, weftTrainTensor_t WEFT_TRAIN_TENSOR_INITIALIZER);
         std::vector<weftTrainUnit_t> entries(units, weftTrainUnit_t WEFT_TRAIN_UNIT_INITIALIZER);
@@ -29,7 +29,8 @@ class Units {
             entries[unit].parameters = &tensors[unit];
             entries[unit].parameterCount = 1;
         }
-        const weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+        weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
+        config.keepGradients = keeps ? 1 : 0;
         expect(weftTrainShardCreate(&shard_, rank.comm(), entries.data(), units, &config), "weftTrainShardCreate");
     }
     Units(const Units&) = delete;
@@ -111,30 +112,38 @@ class Units {
 void measure_sharded(Rank& rank, int rounds, size_t bytes) {
     const auto ranks = size_t(rank.count());
     const double before = memory_mb(rank);
-    Units model(rank, bytes / units / 4 / (8 * ranks) * 8 * ranks);
+    const size_t count = bytes / units / 4 / (8 * ranks) * 8 * ranks;
+    Units model(rank, count, false);
     model.forward();
     const double after_forward = memory_mb(rank) - before;
     model.backward();
     const double after_step = memory_mb(rank) - before;
-    model.allocate();
+    Units fast(rank, count, true);
+    fast.allocate();
     const auto times =
         medians(rank, rounds,
-                {[&] { model.bare(1, 1); }, [&] { model.one_unit(); }, [&] { model.bare(2 * units, units); },
+                {[&] { fast.bare(1, 1); }, [&] { fast.one_unit(); }, [&] { fast.bare(2 * units, units); },
+                 [&] {
+                     fast.forward();
+                     fast.backward();
+                 },
                  [&] {
                      model.forward();
                      model.backward();
                  }});
     print_row(rank, fmt::format("unit of {:.1f} MB: gather and reduce", model.unit_mb()), times[1], times[0], "1.05");
     print_row(rank, fmt::format("{} units, forward and backward", units), times[3], times[2], "1.05");
+    print_row(rank, "the same, memory is given back", times[4], times[2], "-");
     const double shard = model.unit_mb() * units / rank.count();
     const weftTrainShardStats_t stats = model.stats();
     print(rank,
           fmt::format(
               "\nmemory of a rank, sharded: {:.1f} MB more after a forward pass (goal: the shard and 3 units, {:.1f}), "
-              "{:.1f} MB after a step (goal: 2 shards and 4 units, {:.1f})\n"
-              "allocated: {:.1f} MB for its shards, {:.1f} MB for whole units and messages\n",
-              after_forward, shard + 3 * model.unit_mb(), after_step, 2 * shard + 4 * model.unit_mb(),
-              double(stats.shardBytes) / 1e6, double(stats.wholeBytes) / 1e6));
+              "{:.1f} MB after a step\n"
+              "allocated: {:.1f} MB for its shards, {:.1f} MB for whole units and messages; {:.1f} MB at most at once "
+              "(goal: 2 shards and 4 units, {:.1f})\n",
+              after_forward, shard + 3 * model.unit_mb(), after_step, double(stats.shardBytes) / 1e6,
+              double(stats.wholeBytes) / 1e6, double(stats.mostBytes) / 1e6, 2 * shard + 4 * model.unit_mb()));
 }
 
 }  // namespace perf

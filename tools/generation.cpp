@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,10 +20,18 @@ Status Generation::open_reports() {
     return ok();
 }
 
-void Generation::signal(int signal) const {
+void Generation::signal(int signal) {
+    signalled = true;
     for (const RankProcess& process : ranks) {
         if (process.pid > 0) kill(process.pid, signal);
     }
+}
+
+bool Generation::note_end(int status) {
+    const bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    if (WIFSIGNALED(status) && !signalled) ++failure.lost;
+    if (failed && !exit_status) failure.lived_s = double(now_us() - begun_us) / 1e6;
+    return failed;
 }
 
 std::string Generation::running_text() const {

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "src/base/clock.hpp"
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
+#include "tools/restarts.hpp"
 
 namespace weft::internal::tools {
 
@@ -23,7 +25,9 @@ struct Generation {
     // The pipe for StartFailure.
     Status open_reports();
     // To the ranks that run.
-    void signal(int signal) const;
+    void signal(int signal);
+    // Takes note of the end of a rank, by its status of waitpid(). Returns whether the rank has failed.
+    bool note_end(int status);
     // Text as "rank 3" or "ranks 0, 1, 2 and 61 more".
     std::string running_text() const;
 
@@ -31,8 +35,9 @@ struct Generation {
     int running = 0;
     Fd report_source, report_target;
     std::optional<int> exit_status;  // of the first failure
-    int first_failed = -1;           // rank, if it was one
-    std::string failure;
+    bool signalled = false;          // the launcher has sent a signal
+    int64_t begun_us = now_us();
+    Failure failure;
     int64_t term_at_us = INT64_MAX;  // time of SIGTERM for ranks that still run
     int64_t kill_at_us = INT64_MAX;  // time of SIGKILL
 };

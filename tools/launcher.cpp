@@ -165,7 +165,7 @@ void Launcher::run_ranks() {
 // Whether another generation follows the one that has ended.
 bool Launcher::prepare_restart() {
     if (!restarts_ || !now_.exit_status || job_ends_) return false;
-    const std::optional<int> ranks = restarts_->after_failure(now_.first_failed, now_.failure);
+    const std::optional<int> ranks = restarts_->after_failure(now_.failure);
     if (!ranks) {
         say(fmt::format("no restart is left ({}, --max-restarts). The failures:", restarts_->count_text()));
         for (const std::string& line : restarts_->history()) say(line);
@@ -281,13 +281,12 @@ void Launcher::handle_end(int rank) {
     if (process.pidfd) epoll_ctl(events_.number(), EPOLL_CTL_DEL, process.pidfd.number(), nullptr);
     process.pidfd.reset();
     --now_.running;
-    bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    if (!failed || now_.exit_status) return;
+    if (!now_.note_end(status) || now_.exit_status) return;
     now_.exit_status = exit_status_of(status);
-    now_.first_failed = rank;
-    now_.failure =
+    now_.failure.rank = rank;
+    now_.failure.sentence =
         fmt::format("rank {} (pid {}){} {}", rank, pid, restarts_ ? " on " + host_name() : "", end_text(status));
-    say(now_.failure);
+    say(now_.failure.sentence);
     if (job_.end_others) now_.term_at_us = now_us() + grace_us();
 }
 

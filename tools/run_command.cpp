@@ -64,24 +64,27 @@ Status check_names_of_algorithms() {
     return Catalog::load("", 0, registry::algorithms()).check("WEFT_ALGO", options().algo);
 }
 
-// The values of --elastic, --max-restarts and --shrink.
+// The values of --elastic, --max-restarts, --shrink and --grow-after.
 struct ElasticOptions {
     std::string range;  // MIN:MAX
     int restarts_most = 3;
     bool restarts_given = false, shrinks = false;
+    double grows_after_s = -1;  // not given
 };
 
 Status read_elastic(const ElasticOptions& options, Job& job) {
     if (options.range.empty()) {
-        if (options.restarts_given || options.shrinks)
+        if (options.restarts_given || options.shrinks || options.grows_after_s >= 0)
             return fail(error::command_option,
-                        "--max-restarts and --shrink are for a job with --elastic MIN:MAX, as in --elastic 1:4");
+                        "--max-restarts, --shrink and --grow-after are for a job with --elastic MIN:MAX, as in "
+                        "--elastic 1:4");
         if (job.ranks == 0) return fail(error::command_option, "--ranks is required, as in `weft run -n 4`");
         return ok();
     }
     Elasticity read;
     read.restarts_most = options.restarts_most;
     read.shrinks = options.shrinks;
+    if (options.grows_after_s >= 0) read.grows_after_s = options.grows_after_s;
     const size_t colon = options.range.find(':');
     if (colon == std::string::npos || !CLI::detail::lexical_cast(options.range.substr(0, colon), read.least) ||
         !CLI::detail::lexical_cast(options.range.substr(colon + 1), read.most))
@@ -163,7 +166,11 @@ void add_run_command(CLI::App& app, int& exit_status) {
     command->add_option("--max-restarts", elastic->restarts_most, "--elastic: restarts at most")
         ->check(CLI::Range(0, restarts_limit))
         ->capture_default_str();
-    command->add_flag("--shrink", elastic->shrinks, "--elastic: one rank less after each failure, down to MIN");
+    command->add_flag("--shrink", elastic->shrinks, "--elastic: no replacement for lost ranks, down to MIN");
+    command
+        ->add_option("--grow-after", elastic->grows_after_s,
+                     "--elastic: a restart at least so many seconds after the last one counts from MAX ranks again")
+        ->check(seconds);
     command
         ->add_option("--bind", *bind, "core: rank r to the r-th core allowed, in turns if there are more ranks; none")
         ->check(CLI::IsMember({"core", "none"}))

@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace train {
 
@@ -58,6 +59,13 @@ class Hook {
     }
     // From this step on gradients are replaced by AdamW's momentum (1-bit Adam).
     int momentum_from() const { return momentum_from_; }
+    // The rest that this rank has not sent yet, and the like, between iterations.
+    std::vector<unsigned char> state() const {
+        return compressor_ ? compressor_->save() : std::vector<unsigned char>();
+    }
+    void set_state(const std::vector<unsigned char>& state) {
+        if (compressor_) compressor_->load(state);
+    }
     // For an optimizer of 1-bit LAMB; otherwise NULL.
     weftTrainCompressor_t of_lamb() const { return is_lamb_ ? compressor_->get() : nullptr; }
 

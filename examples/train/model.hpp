@@ -49,6 +49,8 @@ class Model : public Parameters<float> {
     virtual std::vector<Piece<Stored>> pieces() = 0;
     // The same values for a checkpoint, with the memory of this object. After pieces().
     virtual std::vector<weftTrainBox_t> boxes() = 0;
+    // The training continues after so many steps of an earlier run: before boxes() are loaded.
+    virtual void resume_at(int) {}
     // The optimizer has changed them.
     virtual void stepped() {}
     // The mean over all ranks.
@@ -228,6 +230,15 @@ class Replicated final : public Replica<Stored> {
         return ddp_.template gradient<float>(parameter);
     }
     void finish(MicroBatch) override { ddp_.finish(); }
+    // The first iteration determines the buckets: two without gradients, so that the next sum has the order of the
+    // earlier run's, and its hook the same buckets.
+    void resume_at(int) override {
+        for (int iteration = 0; iteration < 2; ++iteration) {
+            begin({true, true});
+            for (int unit = this->units() - 1; unit >= 0; --unit) after(unit, Pass::backward);
+            finish({true, true});
+        }
+    }
 
     std::vector<Piece<Stored>> pieces() override {
         std::vector<Stored*> gradients;

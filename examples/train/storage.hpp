@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -78,7 +79,8 @@ class AdamW {
         ++steps_;
     }
 
-    // The parts of a checkpoint: `values` of the pieces, both moments, and main values. After prepare().
+    // The parts of a checkpoint: `values` of the pieces and more, their moments, and main values. States of a file are
+    // copied to memory. After prepare().
     std::vector<weftTrainBox_t> boxes(const std::vector<Piece<Stored>>& pieces,
                                       const std::vector<weftTrainBox_t>& values) {
         std::vector<weftTrainBox_t> all = values;
@@ -90,29 +92,72 @@ class AdamW {
             all.push_back(box);
         };
         names_.clear();
+        buffers_.clear();
         int numbers[2] = {0, 0};
         for (std::size_t i = 0; i < pieces.size(); ++i) {
+            weft::train::Optimizer& optimizer = optimizers_[pieces[i].decays];
             const int number = numbers[pieces[i].decays]++;
-            for (int state = 0; state < 2; ++state) {
-                const auto moment = optimizers_[pieces[i].decays].state(number, state);
-                add(values[i], moment.first, moment.second);
+            for (int state = 0; state < optimizer.state_count(); ++state) {
+                if (offload_.folder.empty()) {
+                    const auto moment = optimizer.state(number, state);
+                    add(values[i], moment.first, moment.second);
+                    continue;
+                }
+                const std::string kind = optimizer.state_name(number, state);
+                buffers_.emplace_back(pieces[i].count + 1);  // data() of an empty vector may be NULL
+                optimizer.read_state(number, state, buffers_.back().data());
+                add(values[i], kind == "values" ? "main" : kind.c_str(), buffers_.back().data());
             }
-            if (main_) add(values[i], "main", mains_[i].data());
+            if (main_ && offload_.folder.empty()) add(values[i], "main", mains_[i].data());
         }
         return all;
     }
     void prepare(const std::vector<Piece<Stored>>& pieces) {
         if (optimizers_.empty()) start(pieces);
     }
+    // For boxes() after `steps` steps, of which those from number momentum_from on were on momentum.
+    void prepare(const std::vector<Piece<Stored>>& pieces, std::uint64_t steps, int momentum_from) {
+        prepare(pieces);
+        if (steps <= std::uint64_t(momentum_from)) return;
+        optimizers_ = made(pieces, 0, 1 - 1e-12);
+        frozen_ = true;
+    }
     // After boxes() were loaded: the steps that they have seen.
-    void set_steps(const std::vector<Piece<Stored>>& pieces, std::uint64_t steps) {
+    void loaded(const std::vector<Piece<Stored>>& pieces, std::uint64_t steps) {
+        auto buffer = buffers_.begin();
         int numbers[2] = {0, 0};
-        for (const Piece<Stored>& piece : pieces) optimizers_[piece.decays].set_steps(numbers[piece.decays]++, steps);
+        for (const Piece<Stored>& piece : pieces) {
+            weft::train::Optimizer& optimizer = optimizers_[piece.decays];
+            const int number = numbers[piece.decays]++;
+            for (int state = 0; state < optimizer.state_count() && !offload_.folder.empty(); ++state)
+                optimizer.write_state(number, state, (buffer++)->data());
+            optimizer.set_steps(number, frozen_ ? frozen_steps : steps);
+        }
         steps_ = int(steps);
+    }
+    // The ratio and the factor of each layer, for 1-bit LAMB. Equal on all ranks. After prepare().
+    std::vector<double> trust(const std::vector<Piece<Stored>>& pieces) const {
+        std::vector<double> all;
+        int numbers[2] = {0, 0};
+        for (const Piece<Stored>& piece : pieces) {
+            if (!compressor_) break;
+            const auto trust = optimizers_[piece.decays].trust(numbers[piece.decays]++);
+            all.insert(all.end(), {trust.first, trust.second});
+        }
+        return all;
+    }
+    void set_trust(const std::vector<Piece<Stored>>& pieces, const std::vector<double>& trust) {
+        if (trust.size() != (compressor_ ? 2 * pieces.size() : 0))
+            throw std::runtime_error("the checkpoint is of another --optimizer or --hook");
+        int numbers[2] = {0, 0};
+        for (std::size_t i = 0; i < trust.size(); i += 2)
+            optimizers_[pieces[i / 2].decays].set_trust(numbers[pieces[i / 2].decays]++, trust[i], trust[i + 1]);
     }
 
   private:
     static constexpr double beta1 = 0.9, beta2 = 0.99;
+    // So many that moments have no bias.
+    static constexpr std::uint64_t frozen_steps = std::uint64_t(1) << 50;
 
     void start(const std::vector<Piece<Stored>>& pieces) {
         for (const Piece<Stored>& piece : pieces) {
@@ -134,7 +179,7 @@ class AdamW {
             const float* from = optimizers_[piece.decays].state(number, 1).second;
             float* to = frozen[piece.decays].state(number, 1).second;
             for (std::size_t i = 0; i < piece.count; ++i) to[i] = from[i] * unbiased;
-            frozen[piece.decays].set_steps(number, std::uint64_t(1) << 50);
+            frozen[piece.decays].set_steps(number, frozen_steps);
         }
         optimizers_ = std::move(frozen);
         frozen_ = true;
@@ -190,7 +235,8 @@ class AdamW {
     static constexpr bool main_ = !std::is_same<Stored, float>::value;
     std::vector<weft::train::Optimizer> optimizers_;  // of vectors, of matrices
     std::vector<std::vector<float>> mains_;
-    std::deque<std::string> names_;  // of the boxes
+    std::deque<std::string> names_;           // of the boxes
+    std::deque<std::vector<float>> buffers_;  // states of a file, in the order of the boxes
     int steps_ = 0;
     bool frozen_ = false, lamb_ = false;
     weftTrainCompressor_t compressor_ = nullptr;

@@ -26,7 +26,7 @@ struct Options {
     std::string mode = "single", storage = "f32", hook = "average", gather = "exact", reduce = "exact",
                 optimizer = "adamw", offload, checkpoint;
     int steps = 300, batch = 16, accumulate = 1, virtual_ranks = 1, report = 50, period = 10, host_ranks = 0;
-    int save_period = 100, fail_at = 1 << 30;
+    int save_period = 100, keep = 0, fail_at = 1 << 30;
     std::uint64_t seed = 1;
     float rate = 6e-3f;
     bool deterministic = false, resume = false;
@@ -54,17 +54,14 @@ const char* const usage =
     "  --virtual-ranks N         single: adds up N parts of the batch as N ranks would\n"
     "  --layers N --width N --heads N --context N   the model\n"
     "  --report N                prints the loss after so many steps\n"
-    "  --checkpoint FOLDER --checkpoint-every N   ddp and sharded: saves the state after so many steps\n"
+    "  --checkpoint FOLDER --checkpoint-every N   saves the state after so many steps\n"
+    "  --keep N                  removes all but the N newest checkpoints; without it all stay\n"
     "  --resume                  continues from the newest complete checkpoint in FOLDER, if there is one\n"
     "  --fail-at N               the last rank kills itself after N steps, unless the training was resumed\n";
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason + "\n" + usage); }
 
 bool is_local(const std::string& mode) { return mode == "local" || mode == "diloco"; }
-
-bool holds_errors(const std::string& hook) {
-    return hook != "average" && hook != "fp16" && hook != "bf16" && hook != "zeros";
-}
 
 Options parsed(int count, char** words) {
     Options options;
@@ -79,7 +76,7 @@ Options parsed(int count, char** words) {
         {"--host-ranks", &options.host_ranks}, {"--layers", &options.shape.layers},
         {"--width", &options.shape.width},     {"--heads", &options.shape.heads},
         {"--context", &options.shape.context}, {"--checkpoint-every", &options.save_period},
-        {"--fail-at", &options.fail_at}};
+        {"--fail-at", &options.fail_at},       {"--keep", &options.keep}};
     for (int i = 1; i < count; ++i) {
         const std::string word = words[i];
         if (word == "--deterministic") {
@@ -122,12 +119,7 @@ Options parsed(int count, char** words) {
         options.offload.erase(0, kind.size());
     }
     if (options.resume && options.checkpoint.empty()) refuse("--resume needs --checkpoint FOLDER");
-    if (!options.checkpoint.empty() && (options.mode == "single" || is_local(options.mode)))
-        refuse("--checkpoint is for --mode ddp and the sharded modes");
-    if (!options.checkpoint.empty() && holds_errors(options.hook))
-        refuse("--checkpoint does not save the state of --hook " + options.hook);
-    if (!options.checkpoint.empty() && !options.offload.empty())
-        refuse("--checkpoint reads moments in memory: leave out --offload");
+    if (options.keep > 0 && options.checkpoint.empty()) refuse("--keep needs --checkpoint FOLDER");
     if (options.shape.width % options.shape.heads != 0) refuse("--width is a multiple of --heads");
     return options;
 }
@@ -185,10 +177,10 @@ class Training {
           gpt_(options.shape),
           optimizer_(std::move(optimizer)) {}
 
-    // Saves to `saved`, or continues from there.
-    void keep_in(Saved& saved) {
+    // Saves to `saved`, or continues from there. momentum_from: as for run().
+    void keep_in(Saved& saved, int momentum_from) {
         saved_ = &saved;
-        if (options_.resume) first_step_ = saved.resume(model_, optimizer_, place(0));
+        if (options_.resume) first_step_ = saved.resume(model_, optimizer_, place(0), momentum_from);
         if (prints_ && first_step_ > 0) std::printf("resumed after step %d\n", first_step_);
     }
 
@@ -295,13 +287,27 @@ AdamW<Stored> optimizer_for(const Options& options, weftTrainCompressor_t of_lam
     return options.optimizer == "lamb" ? AdamW<Stored>(of_lamb) : AdamW<Stored>();
 }
 
+constexpr int never = 1 << 30;
+
+template <class Stored>
+void run_saved(const Options& options, Training<Stored>& training, weft::Communicator& comm, Hook* hook = nullptr) {
+    const int momentum_from = hook ? hook->momentum_from() : never;
+    if (options.checkpoint.empty()) return training.run(momentum_from);
+    Saved saved(comm, options.checkpoint, options.keep);
+    if (hook) saved.set_hook(*hook);
+    training.keep_in(saved, momentum_from);
+    training.run(momentum_from);
+}
+
 template <class Stored>
 void trained_alone(const Options& options, const Text& text) {
     check_parts(options, options.virtual_ranks);
     Alone<Stored> model(options.shape, options.seed, options.virtual_ranks);
-    Training<Stored>(options, text, model, {options.virtual_ranks, 0, options.virtual_ranks}, true,
-                     optimizer_for<Stored>(options))
-        .run();
+    Training<Stored> training(options, text, model, {options.virtual_ranks, 0, options.virtual_ranks}, true,
+                              optimizer_for<Stored>(options));
+    if (options.checkpoint.empty()) return training.run();
+    weft::Communicator alone(1, weft::make_unique_id(), 0);  // for the checkpoints
+    run_saved(options, training, alone);
 }
 
 template <class Stored>
@@ -312,22 +318,20 @@ void trained_together(const Options& options, const Text& text) {
     check_parts(options, comm.ranks());
     const bool prints = comm.rank() == 0;
     const Share share{comm.ranks(), comm.rank(), 1};
-    std::unique_ptr<Saved> saved;
-    if (!options.checkpoint.empty()) saved = std::make_unique<Saved>(comm, options.checkpoint);
-    const auto train = [&](auto& model, AdamW<Stored> optimizer, int momentum_from = 1 << 30) {
+    const auto train = [&](auto& model, AdamW<Stored> optimizer, Hook* hook = nullptr) {
         Training<Stored> training(options, text, model, share, prints, std::move(optimizer));
-        if (saved) training.keep_in(*saved);
-        training.run(momentum_from);
+        run_saved(options, training, comm, hook);
     };
     if (options.mode == "ddp") {
         weftTrainDdpConfig_t config = weft::train::ddp_config();
-        const Hook hook(options.hook, options.steps);
+        Hook hook(options.hook, options.steps);
         hook.into(config);
         Replicated<Stored> model(options.shape, options.seed, comm, config);
-        train(model, optimizer_for<Stored>(options, hook.of_lamb()), hook.momentum_from());
+        train(model, optimizer_for<Stored>(options, hook.of_lamb()), &hook);
     } else if (is_local(options.mode)) {
         Local model(options.shape, options.seed, comm, local_config(options.mode == "diloco", options.period));
-        Training<float>(options, text, model, share, prints, AdamW<float>()).run();
+        Training<float> training(options, text, model, share, prints, AdamW<float>());
+        run_saved(options, training, comm);
     } else {
         Sharded<Stored> model(options.shape, options.seed, comm, sharding_of(options, comm.ranks()),
                               options.host_ranks);

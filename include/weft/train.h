@@ -166,11 +166,13 @@ typedef struct {
     int shardsOnHost;  /* with onDevice, 1: this rank's values and reduced gradients lie in pinned host memory (CPU
                           offload), so that the optimizer runs on the host; units and whole gradients lie on the device.
                           Without onDevice they lie in host memory in any case */
+    int keepGradients; /* 1: host memory of gradients stays allocated between iterations, for a faster step. 0: it is
+                          given back: weftTrainShardZeroGradients */
 } weftTrainShardConfig_t;
 #define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
     {                                                                                                         \
         sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0         \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0      \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
@@ -178,7 +180,8 @@ typedef struct {
 typedef struct {
     size_t size;    /* sizeof(weftTrainPiece_t) of the caller */
     void* values;   /* for the optimizer: valid as long as the object */
-    void* gradient; /* the reduced gradient, or NULL if there is none or an iteration is open */
+    void* gradient; /* the reduced gradient, or NULL if there is none or an iteration is open. Each time at one address,
+                       where zeros are while there is none */
     size_t begin;   /* element of the parameter */
     size_t count;   /* elements; may be 0 */
 } weftTrainPiece_t;
@@ -191,17 +194,18 @@ typedef struct {
     size_t size;               /* sizeof(weftTrainShardStats_t) of the caller */
     uint64_t gatheredElements; /* of all gathers, in whole units without padding */
     uint64_t reducedElements;  /* of all reduce-scatters, likewise */
-    size_t shardBytes;         /* memory for this rank's values and gradients */
-    size_t wholeBytes;         /* memory for whole units, whole gradients and messages */
+    size_t shardBytes;         /* memory that it has now for this rank's values and gradients */
+    size_t wholeBytes;         /* likewise for whole units, whole gradients and messages */
     /* Bytes of messages, as if each part went to its rank directly. remote: of those, with ranks of other hosts */
     uint64_t gatheredBytes;       /* received from other ranks by gathers */
     uint64_t gatheredRemoteBytes; /* likewise */
     uint64_t reducedBytes;       /* sent to other ranks by reduce-scatters, without the sums over copies of the model */
     uint64_t reducedRemoteBytes; /* likewise */
     size_t hostBytes;            /* of shardBytes, host memory */
+    size_t mostBytes;            /* the most memory of shardBytes and wholeBytes together at once, since creation */
 } weftTrainShardStats_t;
 #define WEFT_TRAIN_SHARD_STATS_INITIALIZER \
-    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(weftTrainShardStats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Saves and loads the checkpoints of a job. */
 typedef struct weftTrainCheckpoint* weftTrainCheckpoint_t;
@@ -562,8 +566,9 @@ typedef struct {
     }
 
 /* Makes the hook of `config` and writes it to `compressor`. No communication. It serves one weftTrainDdp at a time,
- * from its first bucket to weftTrainDdpDestroy; another one is the error train.compressor. In its config, hook is
- * weftTrainHookCompress and hookContext the compressor, which outlives it.
+ * from weftTrainDdpCreate to weftTrainDdpDestroy. The creation of another one, or of one with another model than its
+ * state's, is the error train.compressor on all ranks. In its config, hook is weftTrainHookCompress and hookContext
+ * the compressor, which outlives it.
  * config  settings; config.method chooses what the others mean. Sizes are in bytes and counts in elements
  * Errors: weftInvalidArgument.
  * Thread-safe. */
@@ -693,7 +698,10 @@ WEFT_API weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int un
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t stream);
 
-/* Drops the reduced gradients of `shard`, so that the next reduction does not add to them.
+/* Drops the reduced gradients of `shard`, so that the next reduction does not add to them. Host memory of gradients is
+ * given back to the system until the next reduction, as with zero_grad(set_to_none=True) of PyTorch: for whole gradients
+ * weftTrainShardFinish has done so. The addresses of pieces stay valid for the next reduction's results. Meanwhile they
+ * must not be written, and zeros are read. A device's memory stays allocated.
  * Errors: weftInvalidUsage (an iteration is open).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);
@@ -854,8 +862,9 @@ WEFT_API weftResult_t weftTrainCheckpointAbort(weftTrainCheckpoint_t checkpoint)
  *                   returns the result. The memory may be changed or freed after either
  * A save in the background ends before the next save, load or export begins, which returns its error. Ranks wait for
  * the slowest one at most for the communicator's timeoutMs.
- * Errors: weftInvalidArgument, weftInvalidUsage (the folder has a complete checkpoint), weftMismatch (boxes that
- * overlap, differ or leave gaps), weftSystemError (a full disk, no permission), weftRemoteError, weftTimeout.
+ * Errors: weftInvalidArgument, weftInvalidUsage (the folder has a complete checkpoint, or another save writes there),
+ * weftMismatch (boxes that overlap, differ or leave gaps), weftSystemError (a full disk, no permission),
+ * weftRemoteError, weftTimeout.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainCheckpointSave(weftTrainCheckpoint_t checkpoint, const char* folder,
                                               const weftTrainBox_t* boxes, size_t boxCount,

@@ -89,7 +89,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         check(weftTrainShardGetStats(handle(), &stats));
         return nb::make_tuple(stats.gatheredElements, stats.reducedElements, stats.shardBytes, stats.wholeBytes,
                               stats.gatheredBytes, stats.gatheredRemoteBytes, stats.reducedBytes,
-                              stats.reducedRemoteBytes, stats.hostBytes);
+                              stats.reducedRemoteBytes, stats.hostBytes, stats.mostBytes);
     }
     // The memory lives as long as arrays over it.
     void close() {
@@ -148,6 +148,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
         config.onDevice = nb::cast<bool>(settings["on_device"]) ? 1 : 0;
         config.shardsOnHost = nb::cast<bool>(settings["shards_on_host"]) ? 1 : 0;
+        config.keepGradients = nb::cast<bool>(settings["keep_gradients"]) ? 1 : 0;
         config.sharding = nb::cast<bool>(settings["rows"]) ? weftTrainShardRows : weftTrainShardFlat;
         config.stage = weftTrainStage_t(nb::cast<int>(settings["stage"]));
         config.shardRanks = nb::cast<int>(settings["shard_ranks"]);

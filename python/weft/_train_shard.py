@@ -63,13 +63,14 @@ class Stats(NamedTuple):
 
     gathered_elements: int  #: of whole units
     reduced_elements: int  #: of whole units
-    shard_bytes: int  #: for this rank's values and gradients
-    whole_bytes: int  #: for whole units, whole gradients and messages
+    shard_bytes: int  #: memory that it has now for this rank's values and gradients
+    whole_bytes: int  #: likewise for whole units, whole gradients and messages
     gathered_bytes: int  #: received from other ranks by gathers
     gathered_remote_bytes: int  #: of those, from other hosts
     reduced_bytes: int  #: sent to other ranks by reduce-scatters
     reduced_remote_bytes: int  #: of those, to other hosts
     host_bytes: int  #: of shard_bytes, host memory
+    most_bytes: int  #: the most memory of both at once, since creation
 
 
 class _Form(NamedTuple):
@@ -106,6 +107,7 @@ class Shard(_Training, _weft.Shard):
     gather_bits: 8: shards are gathered as int8 (ZeRO++); 0: exactly.
     reduce_bits: 4 or 8: gradients are sent so, within the host and then between hosts; 0: exactly.
     block_count: elements that share a scale.
+    keep_gradients: host memory of gradients stays allocated between iterations, for a faster step.
     shards_on_host: the pieces of a model on a device lie in pinned host memory (CPU offload), as arrays of torch, numpy
         or memoryviews: an Optimizer of host memory updates them. finish() then blocks until the gradients are there.
 
@@ -131,6 +133,7 @@ class Shard(_Training, _weft.Shard):
         reduce_bits: int = 0,
         block_count: int = 256,
         shards_on_host: bool = False,
+        keep_gradients: bool = False,
     ) -> None:
         self._parameters: dict[str, int] = {}
         self._devices: dict[int, str] = {}  # of the arrays: -1: host memory; with the name of one
@@ -156,6 +159,7 @@ class Shard(_Training, _weft.Shard):
         settings: dict[str, Any] = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
         settings.update(gather_bits=gather_bits, reduce_bits=reduce_bits, block_count=block_count)
         settings.update(on_device=any(each >= 0 for each in self._devices), shards_on_host=shards_on_host)
+        settings.update(keep_gradients=keep_gradients)
         types = {"parameter_type": parameter_type, "reduce_type": reduce_type, "output_type": output_type}
         settings.update({name: None if each is None else _name(each) for name, each in types.items()})
         super().__init__(comm, entries, settings, refused)

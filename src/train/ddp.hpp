@@ -40,8 +40,8 @@ class Ddp {
     Status ready(std::span<const int> parameters, weftStream_t stream);
     Status finish(weftStream_t stream);
     Status join(weftStream_t stream);
-    // Whether this thread is inside the object's hook.
     bool in_hook() const { return in_hook_of(hook_owner_); }
+    const std::shared_ptr<const char>& hook_life() const { return hook_owner_.life; }
     void abort() { peers_->abort(); }
     // A call has ended in the middle: the object ends on all ranks.
     void end_by_exception() noexcept;

@@ -154,6 +154,8 @@ class DeviceSpace : public MemorySpace {
         void* const memory = owner->data();
         return std::shared_ptr<void>(std::move(owner), memory);
     }
+    bool discard(void*, size_t) override { return false; }
+    Status back(void*, size_t) override { return ok(); }
 
   private:
     using KernelOf = const cuda::Kernel& (cuda::KernelSet::*)() const;

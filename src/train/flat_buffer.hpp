@@ -22,6 +22,7 @@ class FlatBuffer {
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);
         std::swap(space_, other.space_);
+        std::swap(discarded_, other.discarded_);
         return *this;
     }
     ~FlatBuffer();
@@ -29,10 +30,19 @@ class FlatBuffer {
     std::byte* data() const { return static_cast<std::byte*>(data_.get()); }
     size_t bytes() const { return bytes_; }
 
+    // Gives the pages back where the space can; the address stays. The next user calls back() before.
+    void discard();
+    // Discarded memory has no contents: it is zeros after back().
+    bool discarded() const { return discarded_; }
+    Status back();
+    // Bytes with pages.
+    size_t held() const { return discarded_ ? 0 : bytes_; }
+
   private:
     std::shared_ptr<void> data_;
     size_t bytes_ = 0;
     MemorySpace* space_ = nullptr;
+    bool discarded_ = false;
 };
 
 }  // namespace weft::internal::train

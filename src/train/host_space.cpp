@@ -1,4 +1,7 @@
 // host_space.cpp: memory of the host (memory_space.hpp).
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <cstring>
 
 #include "src/base/arithmetic.hpp"
@@ -11,6 +14,9 @@
 namespace weft::internal::train {
 
 namespace {
+
+// Of kernels since 5.14; older ones refuse it.
+constexpr int populate_for_writing = 23;
 
 // Of float64: rounded to fp32 first, as PyTorch does.
 void narrow(void* small, weftDataType_t type, const double* large, size_t count) {
@@ -99,10 +105,27 @@ class HostSpace : public MemorySpace {
         WEFT_TRY(called(weftHostAlloc(&memory, bytes)));
         return std::shared_ptr<void>(memory, weftMemFree);
     }
+    // It is whole pages of a shared segment, which other processes may map: the pages are freed for all of them.
+    bool discard(void* memory, size_t bytes) override { return madvise(memory, bytes, MADV_REMOVE) == 0; }
+    Status back(void* memory, size_t bytes) override {
+        int result = 0;
+        do result = madvise(memory, bytes, populate_for_writing);
+        while (result != 0 && errno == EINTR);
+        if (result == 0 || errno == EINVAL) return ok();
+        return fail(error::memory_arena, "{} bytes of memory that were given back cannot be allocated again: {}", bytes,
+                    errno_text(errno));
+    }
     Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes); }
 };
 
 }  // namespace
+
+void HeldMemory::add(size_t bytes) {
+    const size_t now = bytes_ += bytes;
+    size_t most = most_bytes_;
+    while (now > most && !most_bytes_.compare_exchange_weak(most, now)) {
+    }
+}
 
 std::unique_ptr<MemorySpace> host_space() { return std::make_unique<HostSpace>(); }
 

@@ -1,5 +1,6 @@
 // memory_space.hpp: where a training object's memory lies, and the copies there: host memory, or one CUDA device.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -18,6 +19,22 @@ class StreamPlace {
     StreamPlace(const StreamPlace&) = delete;
     StreamPlace& operator=(const StreamPlace&) = delete;
     virtual ~StreamPlace() = default;
+};
+
+// Bytes with pages. Thread-safe, except keep_pages().
+class HeldMemory {
+  public:
+    size_t bytes() const { return bytes_; }
+    size_t most_bytes() const { return most_bytes_; }
+    void add(size_t bytes);
+    void remove(size_t bytes) { bytes_ -= bytes; }
+    // From now on memory is not discarded.
+    void keep_pages() { keeps_pages_ = true; }
+    bool keeps_pages() const { return keeps_pages_; }
+
+  private:
+    std::atomic<size_t> bytes_{0}, most_bytes_{0};
+    bool keeps_pages_ = false;
 };
 
 // On a device all work is enqueued on a stream of its own, in the order of the calls. On the host it is done at once.
@@ -65,6 +82,17 @@ class MemorySpace {
     virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
     // The owner of host memory, zeroed. On a device it is pinned, so that copies there do not block.
     virtual Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) = 0;
+    // Frees the pages of memory that allocate() has returned, which stays mapped. Returns whether it did: a device keeps
+    // its memory.
+    virtual bool discard(void* memory, size_t bytes) = 0;
+    // Zeroed pages for discarded memory. Without this call its first use makes them, or kills the process.
+    virtual Status back(void* memory, size_t bytes) = 0;
+
+    // The memory of FlatBuffers.
+    HeldMemory& held() { return held_; }
+
+  private:
+    HeldMemory held_;
 };
 
 std::unique_ptr<MemorySpace> host_space();

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 PROGRAM, WEFT, *TEXTS = sys.argv[1:]
+SHORT = bool(os.environ.get("WEFT_TEST_SMALL") or os.environ.get("WEFT_TEST_SMALL_PURE"))
 SMALL = "--layers 1 --width 32 --heads 2 --context 16 --steps 12 --batch 12 --report 11".split()
 
 
@@ -87,6 +88,20 @@ class Train(unittest.TestCase):
                 self.assertEqual(results(ranks, *saving, "--resume"), (wanted[0][5:], wanted[1]))
                 self.assertEqual(results(ranks, *saving, "--resume"), (wanted[0][10:], wanted[1]))
 
+    def test_a_resumed_training_keeps_files_hooks_and_values_of_each_rank(self):
+        cases = [(2, "ddp", "--hook", "onebit"), (2, "ddp", "--hook", "onebit-lamb", "--optimizer", "lamb"),
+                 (2, "diloco", "--period", "4"), (2, "zero1", "--storage", "bf16", "--offload", "nvme:FOLDER")]
+        if not SHORT:
+            cases += [(2, "ddp", "--hook", hook) for hook in ("topk", "int8", "fp8", "powersgd")]
+            cases += [(3, "ddp"), (2, "local", "--period", "4"), (0, "single", "--virtual-ranks", "2"), (2, "fsdp", "--offload", "nvme:FOLDER")]
+        for ranks, mode, *options in cases:
+            with self.subTest(mode=mode, options=options), tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as disk:
+                common = [word.replace("FOLDER", disk) for word in ("--mode", mode, *options, "--report", "1", "--checkpoint", folder)]
+                wanted = results(ranks, *common, "--checkpoint-every", "7")
+                again = *common, "--checkpoint-every", "2", "--resume", "--keep", "2"
+                self.assertEqual(results(ranks, *again), (wanted[0][7:], wanted[1]))
+                self.assertEqual(sorted(os.listdir(folder)), ["step-000000010", "step-000000012"])
+
     def test_another_number_of_ranks_and_another_sharding_continue(self):
         wanted, _ = results(2, "--mode", "ddp", "--report", "1")
         for ranks, mode in (4, "ddp"), (1, "fsdp"), (3, "zero2"):
@@ -144,9 +159,7 @@ class Train(unittest.TestCase):
         for options, word in (["--batch", "13", "--accumulate", "2"], "--batch"), (["--storage", "x"], "--storage"), (
             ["--hook", "fp16"], "--hook"), (["--offload", "nvme:x"], "--offload"), (["--offload", "x"], "--offload"), (["--mode", "local"], "--steps"), (
             ["--widht", "8"], "--widht"), (["--heads", "5"], "--heads"), (["--steps", "0"], "--steps"), (
-            ["--resume"], "--checkpoint"), (["--checkpoint", "x"], "--checkpoint is for"), (
-            ["--mode", "ddp", "--hook", "topk", "--checkpoint", "x"], "--hook topk"), (
-            ["--mode", "fsdp", "--offload", "nvme:x", "--checkpoint", "x"], "--offload"):
+            ["--resume"], "--checkpoint"), (["--keep", "2"], "--checkpoint"):
             done = run(0, *options)
             self.assertEqual(done.returncode, 1)
             self.assertIn(word, done.stderr.splitlines()[0])

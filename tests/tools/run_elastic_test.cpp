@@ -86,6 +86,28 @@ TEST_CASE("with --shrink the survivors go on, down to the least number", "[run]"
     CHECK(!has(outcome.output, "size 1"));
 }
 
+TEST_CASE("ranks that die together by signals are lost together", "[run]") {
+    // Nobody needs the launcher to end it, so the grace period does not matter.
+    const ProcessResult outcome =
+        run({WEFT_COMMAND, "run", "--grace", "100", "--elastic", "1:4", "--shrink", "sh", "-c",
+             "test $WEFT_SIZE = 2 && exit 0; case $WEFT_RANK in 1|2) kill -KILL $$;; esac; exit 1"});
+    CHECK(outcome.status == 0);
+    CHECK(has(outcome.error, "restart 1 of 3 with 2 ranks"));
+    CHECK(!has(outcome.error, "restart 2"));
+}
+
+TEST_CASE("with --grow-after a later restart counts from all ranks again", "[run]") {
+    const std::string script = "test $WEFT_RESTART_COUNT = 3 && exit 0; test $WEFT_RANK = 0 && exit 5; exec sleep 1000";
+    const ProcessResult grown = run(elastic_script({"1:4", "-n", "3", "--shrink", "--grow-after", "0"}, script));
+    CHECK(grown.status == 0);
+    for (const char* text :
+         {"restart 1 of 3 with 3 ranks", "restart 2 of 3 with 3 ranks", "restart 3 of 3 with 3 ranks"})
+        CHECK(has(grown.error, text));
+    const ProcessResult early = run(elastic_script({"1:4", "-n", "3", "--shrink", "--grow-after", "1000"}, script));
+    CHECK(early.status == 0);
+    CHECK(has(early.error, "restart 2 of 3 with 1 rank\n"));
+}
+
 TEST_CASE("a rank that fails twice in turn gets no replacement", "[run]") {
     const ProcessResult outcome = run(elastic_script(
         {"1:3", "-n", "3"}, "test $WEFT_SIZE = 2 && exit 0; test $WEFT_RANK = 2 && exit 5; exec sleep 1000"));
@@ -156,8 +178,8 @@ TEST_CASE("wrong elastic options are errors", "[run]") {
         {{"--elastic", "2:3", "-n", "1"}, "-n is 1; --elastic 2:3 allows 2 to 3 ranks"},
         {{"--elastic", "2:3", "--no-kill"}, "--elastic and --no-kill exclude each other"},
         {{"--elastic", "2:3", "--max-restarts", "-1"}, "--max-restarts"},
-        {{"-n", "2", "--max-restarts", "1"}, "--max-restarts and --shrink are for a job with --elastic"},
-        {{"-n", "2", "--shrink"}, "--max-restarts and --shrink are for a job with --elastic"},
+        {{"-n", "2", "--max-restarts", "1"}, "--max-restarts, --shrink and --grow-after are for a job with --elastic"},
+        {{"-n", "2", "--shrink"}, "--max-restarts, --shrink and --grow-after are for a job with --elastic"},
     };
     for (const auto& [options, sentence] : all) {
         std::vector<std::string> arguments = {WEFT_COMMAND, "run"};

@@ -1,4 +1,9 @@
 // Checkpoints that cannot be saved or loaded: full disks, other models, damaged files, wrong arguments.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <fstream>
 
 #include "tests/folder.hpp"
@@ -172,6 +177,47 @@ TEST_CASE("a folder with a complete checkpoint is not overwritten, one without i
         keeper.expect(keeper.save(folder.path / "file", parts), "file.unwritable");
         keeper.expect(keeper.load(folder.path / "absent", parts), "file.unreadable");
     });
+}
+
+TEST_CASE("a folder that another save writes to is refused on all ranks, unless its owner has ended") {
+    const Folder folder;
+    const SmallModel model;
+    const std::string name = folder.path / "shared", lock = name + "/checkpoint.lock";
+    std::filesystem::create_directory(name);
+    char host[256] = {};
+    REQUIRE(gethostname(host, sizeof host - 1) == 0);
+    // Another descriptor of the file, as another save has it.
+    const int other = open(lock.c_str(), O_RDWR | O_CREAT, 0666);
+    REQUIRE(flock(other, LOCK_EX | LOCK_NB) == 0);
+    std::ofstream(lock) << host << '\n' << getpid() << '\n';
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        for (const weftTrainSave_t mode : {weftTrainSaveBlocking, weftTrainSaveBackground})
+            keeper.expect(keeper.save(name, parts, {}, mode), "train.checkpoint-busy", rank == 1 ? 0 : -1);
+    });
+    CHECK_FALSE(exists(name + "/rank-00000.safetensors"));
+    // A process that has ended; its child may still hold the descriptor.
+    const pid_t ended = fork();
+    if (ended == 0) _exit(0);
+    REQUIRE(waitpid(ended, nullptr, 0) == ended);
+    std::ofstream(lock) << host << '\n' << ended << '\n';
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.check(keeper.save(name, parts, {}, weftTrainSaveBackground));
+        keeper.check(weftTrainCheckpointWait(keeper.get()));
+    });
+    CHECK(exists(name + "/checkpoint.json"));
+    CHECK_FALSE(exists(lock));
+    // A file that is left without a lock.
+    const std::string next = folder.path / "next";
+    std::filesystem::create_directory(next);
+    std::ofstream(next + "/checkpoint.lock") << "elsewhere\n1\n";
+    on_keepers(2, [&](Keeper& keeper, int rank) {
+        auto parts = model.parts(rank);
+        keeper.check(keeper.save(next, parts));
+    });
+    CHECK_FALSE(exists(next + "/checkpoint.lock"));
+    close(other);
 }
 
 TEST_CASE("a checkpoint of another model changes nothing") {

@@ -71,13 +71,26 @@ Result<train::CompressorSettings> read_compressor_config(const weftTrainCompress
 
 }  // namespace
 
-Result<std::string> weft::internal::compressor_settings(void* compressor) {
+Result<std::string> weft::internal::compressor_settings(void* compressor,
+                                                        std::span<const train::TensorFacts> parameters) {
     auto* const handle = static_cast<weftTrainCompressor_t>(compressor);
     WEFT_TRY(check_training(handle));
     std::lock_guard lock(handle->mutex);
     if (!handle->object) return check_training(handle);
     WEFT_TRY(handle->object->check_free(nullptr));
+    WEFT_TRY(handle->object->check_model(parameters));
     return handle->object->described();
+}
+
+Status weft::internal::serve_by_compressor(void* compressor, const std::shared_ptr<const char>& life,
+                                           std::span<const train::TensorFacts> parameters) {
+    auto* const handle = static_cast<weftTrainCompressor_t>(compressor);
+    WEFT_TRY(check_training(handle));
+    std::lock_guard lock(handle->mutex);
+    if (!handle->object) return check_training(handle);
+    WEFT_TRY(handle->object->check_free(life));
+    handle->object->serve(life, parameters);
+    return ok();
 }
 
 Status weft::internal::check_one_bit(weftTrainCompressor_t compressor, double momentum) {

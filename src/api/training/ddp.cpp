@@ -53,7 +53,8 @@ Status read_tensors(const weftTrainTensor_t* tensors, size_t count, const char* 
     return ok();
 }
 
-Status read_config(const weftTrainDdpConfig_t* given, train::Settings& settings) {
+Status read_config(const weftTrainDdpConfig_t* given, const std::vector<train::TensorFacts>& parameters,
+                   train::Settings& settings) {
     weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
     WEFT_TRY(read_config_struct(given, first_config_size, WEFT_TRAIN_DDP_CONFIG_MAGIC,
                                 "WEFT_TRAIN_DDP_CONFIG_INITIALIZER", config));
@@ -76,7 +77,7 @@ Status read_config(const weftTrainDdpConfig_t* given, train::Settings& settings)
                 config.hookContext,
                 ""};
     if (config.hook != weftTrainHookCompress) return ok();
-    auto described = compressor_settings(config.hookContext);
+    auto described = compressor_settings(config.hookContext, parameters);
     if (!described) return described.take_status();
     settings.hook_settings = std::move(*described);
     return ok();
@@ -150,6 +151,7 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
         WEFT_TRY(check_handle(comm));
         WEFT_TRY(check_no_group("weftTrainDdpCreate"));
         train::Model model;
+        std::vector<train::TensorFacts> parameter_facts;
         std::unique_ptr<train::MemorySpace> space;
         const auto read = [&]() -> Status {
             if (!ddp)
@@ -160,7 +162,8 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
                             parameterCount, INT32_MAX);
             WEFT_TRY(read_tensors(parameters, parameterCount, "parameter", true, model.parameters));
             WEFT_TRY(read_tensors(buffers, bufferCount, "buffer", false, model.buffers));
-            WEFT_TRY(read_config(config, model.settings));
+            parameter_facts = train::facts_of(model.parameters);
+            WEFT_TRY(read_config(config, parameter_facts, model.settings));
             auto found = space_of(model, comm);
             if (!found) return found.take_status();
             space = std::move(*found);
@@ -169,8 +172,11 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
         };
         // A rank that fails tells the others, which wait for it.
         Status own = read();
+        const train::Settings settings = model.settings;
         auto made = train::Ddp::make(std::move(own), std::move(model), std::move(space), comm);
         if (!made) return made.take_status();
+        if (settings.hook == weftTrainHookCompress)
+            WEFT_TRY(serve_by_compressor(settings.hook_context, (*made)->hook_life(), parameter_facts));
         *ddp = keep_training<weftTrainDdp>(std::move(*made));
         return ok();
     });

@@ -164,6 +164,9 @@ Status read_shard_config(const weftTrainShardConfig_t* given, train::ShardingPla
     plan.divisor = config.divisor;
     plan.on_device = config.onDevice != 0;
     plan.shards_on_host = config.shardsOnHost != 0;
+    if (!is_switch(config.keepGradients))
+        return fail(error::argument_config, "config.keepGradients is {}; it is 0 or 1", config.keepGradients);
+    plan.keeps_gradient_pages = config.keepGradients != 0;
     plan.types = {config.parameterType, config.reduceType, config.outputType};
     if (config.gatherBits != 0 && config.gatherBits != 8)
         return fail(error::argument_config, "config.gatherBits is {}; it must be 0 or 8", config.gatherBits);
@@ -357,7 +360,8 @@ weftResult_t weftTrainShardGetStats(weftTrainShard_t shard, weftTrainShardStats_
                                             found.gathered.remote_bytes,
                                             found.reduced.bytes,
                                             found.reduced.remote_bytes,
-                                            found.host_bytes};
+                                            found.host_bytes,
+                                            found.most_bytes};
         return write_struct("weftTrainShardGetStats", "stats", made, first_stats_size,
                             "WEFT_TRAIN_SHARD_STATS_INITIALIZER", stats);
     });

@@ -11,6 +11,7 @@ namespace weft::internal::train {
 
 struct Checkpoint::Saving {
     std::string folder, id;
+    FolderLock lock;                // on rank 0
     std::vector<StoredBox> boxes;   // that this rank writes
     std::vector<const void*> data;  // of each box: the caller's memory, or its copy
     std::vector<std::unique_ptr<std::byte[]>> copies;
@@ -111,7 +112,13 @@ Status Checkpoint::wait() {
 }
 
 Status Checkpoint::choose(Saving& saving, Status own, std::vector<OwnBox> boxes) const {
-    if (own && peers_->rank() == 0) own = prepare_folder(saving.folder);
+    if (own && peers_->rank() == 0) {
+        auto lock = prepare_folder(saving.folder);
+        if (lock)
+            saving.lock = std::move(*lock);
+        else
+            own = lock.take_status();
+    }
     WEFT_TRY(common_verdict(*peers_, std::move(own)));
     Metadata offer;
     offer.file_bytes = {0};
@@ -141,6 +148,7 @@ Status Checkpoint::choose(Saving& saving, Status own, std::vector<OwnBox> boxes)
 }
 
 Status Checkpoint::write(Saving& saving) const {
+    const FolderLock lock = std::move(saving.lock);  // until its end
     Metadata part;
     Status own = attempt([&]() -> Status {
         auto bytes = write_data(saving.folder, saving.id, peers_->rank(), saving.boxes, saving.data);

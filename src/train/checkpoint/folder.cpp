@@ -45,7 +45,7 @@ std::string absolute(const std::string& folder) {
     return problem ? folder : path.lexically_normal().string();
 }
 
-Status prepare_folder(const std::string& folder) {
+Result<FolderLock> prepare_folder(const std::string& folder) {
     WEFT_TRY(check_unused(folder));
     std::error_code problem;
     std::vector<std::string> parents;  // of new folders
@@ -55,7 +55,9 @@ Status prepare_folder(const std::string& folder) {
     std::filesystem::create_directories(folder, problem);
     if (problem) return fail(error::file_unwritable, "{} could not be made: {}", folder, problem.message());
     for (const std::string& parent : parents) WEFT_TRY(sync_folder(parent));
-    return ok();
+    auto lock = FolderLock::take(folder);
+    if (lock) WEFT_TRY(check_unused(folder));  // another save may have ended meanwhile
+    return lock;
 }
 
 Status write_metadata(const std::string& folder, const std::string& save, const std::vector<std::string>& parts) {
@@ -75,7 +77,7 @@ Status write_metadata(const std::string& folder, const std::string& save, const 
     Status written = file->write_at(0, text.data(), text.size());
     if (written) written = file->sync();
     if (written) written = sync_folder(folder);   // the names of the data files
-    if (written) written = check_unused(folder);  // another job may have saved there meanwhile
+    if (written) written = check_unused(folder);  // where file systems have no locks
     const bool renames = bool(written);
     if (renames) written = rename_durably(draft, name);
     if (written) return ok();

@@ -38,9 +38,33 @@ Status Compressor::check_free(const std::shared_ptr<const char>& life) const {
                 "or make a compressor for each");
 }
 
+Status Compressor::check_counts(std::span<const CompressorState> states, std::span<const TensorFacts> parameters) {
+    if (states.empty()) return ok();
+    if (states.size() != parameters.size())
+        return fail(error::train_compressor, "the compressor has state of {} parameters, but the model has {}",
+                    states.size(), parameters.size());
+    for (size_t i = 0; i < parameters.size(); ++i)
+        if (states[i].count != parameters[i].count)
+            return fail(error::train_compressor,
+                        "the compressor has state of {} elements for parameter {}, which has {}", states[i].count, i,
+                        parameters[i].count);
+    return ok();
+}
+
+void Compressor::serve(const std::shared_ptr<const char>& life, std::span<const TensorFacts> parameters) {
+    serves_ = life;
+    parameters_.assign(parameters.begin(), parameters.end());
+    if (!states_.empty()) return;
+    states_.resize(parameters.size());
+    for (size_t i = 0; i < states_.size(); ++i) states_[i].count = parameters[i].count;
+}
+
 Status Compressor::reduce(HookOwner& owner, const weftTrainBucket_t& bucket) {
     WEFT_TRY(check_free(owner.life));
-    serves_ = owner.life;
+    if (serves_.expired()) {
+        WEFT_TRY(check_model(owner.buckets->parameters()));
+        serve(owner.life, owner.buckets->parameters());
+    }
     WEFT_TRY(find_members(owner, bucket));
     const bool first = members_.front().state->iterations < settings_.start_iteration;
     WEFT_TRY(first ? average_first(bucket) : exchange(*owner.peers, bucket));
@@ -52,6 +76,7 @@ Status Compressor::reduce(HookOwner& owner, const weftTrainBucket_t& bucket) {
 Status Compressor::load(std::span<const std::byte> bytes) {
     auto states = states_from(settings_.method, bytes);
     if (!states) return states.take_status();
+    if (!serves_.expired()) WEFT_TRY(check_counts(*states, parameters_));
     states_ = std::move(*states);
     return ok();
 }
@@ -64,22 +89,11 @@ Status Compressor::find_members(const HookOwner& owner, const weftTrainBucket_t&
     if (bucket.count != own.count || bucket.datatype != own.type)
         return fail(error::argument_value, "the bucket has {} elements of {}, but {} of {} were given: pass all of it",
                     own.count, name_of(own.type), bucket.count, name_of(bucket.datatype));
-    if (states_.empty()) {
-        states_.resize(parameters.size());
-        for (size_t i = 0; i < states_.size(); ++i) states_[i].count = parameters[i].count;
-    }
-    if (states_.size() != parameters.size())
-        return fail(error::train_compressor, "the compressor has state of {} parameters, but the model has {}",
-                    states_.size(), parameters.size());
     members_.clear();
     for (size_t i = 0; i < own.parameters.size(); ++i) {
         const int number = own.parameters[i];
         const TensorFacts& facts = parameters[size_t(number)];
         CompressorState& state = states_[size_t(number)];
-        if (state.count != facts.count)
-            return fail(error::train_compressor,
-                        "the compressor has state of {} elements for parameter {}, which has {}", state.count, number,
-                        facts.count);
         members_.push_back({&state, own.offsets[i], facts.count, facts.rows, number});
     }
     return ok();
@@ -210,7 +224,9 @@ Status Compressor::send_matrices(const Peers& peers, double divisor) {
     }
     if (!errors_.empty()) errors_ = values_;
     WEFT_TRY(power_sgd_.run(peers, divisor, matrices, whole));
-    for (size_t i = 0; i < errors_.size(); ++i) errors_[i] -= values_[i];
+    // The errors of all ranks add up to the rest of the sum, which is the result times the divisor.
+    const auto share = float(divisor / peers.ranks());
+    for (size_t i = 0; i < errors_.size(); ++i) errors_[i] -= values_[i] * share;
     for (const std::span<float> numbers : whole)
         if (!errors_.empty()) std::fill_n(errors_.begin() + (numbers.data() - values_.data()), numbers.size(), 0.0f);
     return ok();

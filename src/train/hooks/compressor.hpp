@@ -29,7 +29,7 @@ struct CompressorSettings {
     bool layer_scales = false;  // 1-bit
 };
 
-// The hook's state for one training object at a time: from its first reduce() to its end. Thread-bound.
+// The hook's state for one training object at a time: from serve() to the object's end. Thread-bound.
 class Compressor {
   public:
     explicit Compressor(const CompressorSettings& settings);
@@ -42,6 +42,11 @@ class Compressor {
     Status load(std::span<const std::byte> bytes);
     // A failure while it serves a training object other than `life`'s.
     Status check_free(const std::shared_ptr<const char>& life) const;
+    // A failure if it has state of another model.
+    Status check_model(std::span<const TensorFacts> parameters) const { return check_counts(states_, parameters); }
+    // From now on for `life`'s object of this model, after both checks. A hook of the user that calls this one does so
+    // with the first bucket.
+    void serve(const std::shared_ptr<const char>& life, std::span<const TensorFacts> parameters);
     const CompressorSettings& settings() const { return settings_; }
     // Whether the newest bucket was compressed.
     bool compressed() const { return compressed_; }
@@ -57,6 +62,8 @@ class Compressor {
         size_t begin, count, rows;  // in the bucket, in elements
         int parameter;
     };
+    // As check_model().
+    static Status check_counts(std::span<const CompressorState> states, std::span<const TensorFacts> parameters);
     Status find_members(const HookOwner& owner, const weftTrainBucket_t& bucket);
     Status average_first(const weftTrainBucket_t& bucket);
     // The values become momentum of this rank, with the state's momentum and the values as gradients.
@@ -78,6 +85,7 @@ class Compressor {
     CompressorSettings settings_;
     bool compressed_ = false;
     std::weak_ptr<const char> serves_;                 // HookOwner::life
+    std::vector<TensorFacts> parameters_;              // of the model that it serves
     std::vector<CompressorState> states_;              // of each parameter
     std::vector<Member> members_;                      // of the bucket
     std::vector<float> values_, errors_, sum_errors_;  // of the bucket

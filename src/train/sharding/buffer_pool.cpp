@@ -2,14 +2,18 @@
 
 namespace weft::internal::train {
 
-Status BufferPool::reserve(int buffers) {
+Status BufferPool::reserve(int buffers, bool discarded) {
     for (int i = 0; i < buffers; ++i) {
         auto buffer = FlatBuffer::allocate(*space_, bytes_each_);
         if (!buffer) return buffer.take_status();
-        ++made_;
+        if (discarded) buffer->discard();
         free_.push_back(std::move(*buffer));
     }
     return ok();
+}
+
+void BufferPool::discard() {
+    for (FlatBuffer& buffer : free_) buffer.discard();
 }
 
 Result<FlatBuffer> BufferPool::take() {

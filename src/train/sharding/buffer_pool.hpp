@@ -13,19 +13,18 @@ class BufferPool {
   public:
     BufferPool(MemorySpace& space, size_t bytes_each) : space_(&space), bytes_each_(bytes_each) {}
 
-    // Before the communicator's first call, so that peers can map the memory.
-    Status reserve(int buffers);
+    // Before the communicator's first call, so that peers can map the memory. With `discarded` they get pages later.
+    Status reserve(int buffers, bool discarded = false);
+    // The buffers that are free.
+    void discard();
     bool has_free() const { return !free_.empty(); }
-    // A free buffer, with any contents, or a new one.
+    // A free buffer, with any contents or discarded, or a new one.
     Result<FlatBuffer> take();
     void give_back(FlatBuffer buffer);
-    // Of all buffers that were ever made.
-    size_t bytes() const { return made_ * bytes_each_; }
 
   private:
     MemorySpace* space_;
     size_t bytes_each_;
-    size_t made_ = 0;
     std::vector<FlatBuffer> free_;
 };
 

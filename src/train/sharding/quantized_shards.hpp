@@ -25,7 +25,6 @@ class QuantizedShards {
     bool used() const { return form_.bits > 0; }
     // All messages have the bytes of the largest one.
     size_t message_bytes(const UnitLayout& layout) const;
-    size_t bytes() const { return sent_.bytes() + received_.bytes() + numbers_.bytes(); }
 
   protected:
     // `messages`: of a call. `shards`: numbers of so many shards are kept.

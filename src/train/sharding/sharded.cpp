@@ -48,6 +48,7 @@ Sharded::Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, s
       gradients_(*space_, groups_, units_, plan.keeps_gradients, plan.divisor, plan.quantization) {
     for (int u = 0; u < unit_count(); ++u)
         for (int p = 0; p < int(units_[size_t(u)].layout.parameters().size()); ++p) unit_of_.emplace_back(u, p);
+    if (plan.keeps_gradient_pages) space_->held().keep_pages();
 }
 
 Sharded::~Sharded() {
@@ -227,18 +228,15 @@ ParameterShard Sharded::shard(int number) const {
 }
 
 ShardingCounters Sharded::counters() const {
-    ShardingCounters counters{gathers_.elements(),
-                              gradients_.elements(),
-                              gathers_.traffic(),
-                              gradients_.traffic(),
-                              0,
-                              0,
-                              gathers_.bytes() + gradients_.bytes() + staging_.bytes()};
+    ShardingCounters counters{
+        gathers_.elements(),        gradients_.elements(), gathers_.traffic(), gradients_.traffic(), 0, 0, 0,
+        space_->held().most_bytes()};
     for (const Unit& unit : units_) {
-        const size_t shards = unit.shard.bytes() + unit.gradient.shard.bytes();
-        counters.shard_bytes += shards + unit.gradient.partial.bytes() + unit.secondary.bytes();
+        const size_t shards = unit.shard.held() + unit.gradient.shard.held();
+        counters.shard_bytes += shards + unit.gradient.partial.held() + unit.secondary.held();
         if (unit.host_shards) counters.host_bytes += shards;
     }
+    counters.whole_bytes = space_->held().bytes() - counters.shard_bytes;
     if (!on_device()) counters.host_bytes = counters.shard_bytes;
     return counters;
 }

@@ -24,9 +24,9 @@ struct ParameterShard {
 struct ShardingCounters {
     uint64_t gathered_elements = 0, reduced_elements = 0;  // of whole units, without padding
     Traffic gathered, reduced;                             // received by gathers, sent by reductions over shards
-    size_t shard_bytes = 0;                                // memory for values, gradients and parts of reshard groups
-    size_t host_bytes = 0;                                 // of these, host memory
-    size_t whole_bytes = 0;                                // memory for whole units, whole gradients and messages
+    // Memory that is held now: for values, gradients and parts of reshard groups; of these, on the host; for whole
+    // units, whole gradients and messages. The most of both at once.
+    size_t shard_bytes = 0, host_bytes = 0, whole_bytes = 0, most_bytes = 0;
 };
 
 // All ranks make the same calls, except parameter(), gradient(), shard() and counters(). Thread-bound, except abort(),

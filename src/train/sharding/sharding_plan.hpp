@@ -37,7 +37,8 @@ struct ShardingPlan {
     int shard_ranks = 0;                                 // of one copy of the model; 0: all ranks
     bool keeps_wholes = false, keeps_gradients = false;  // ZeRO 1: both, ZeRO 2: wholes
     bool on_device = false;
-    bool shards_on_host = false;  // of a model on a device
+    bool shards_on_host = false;        // of a model on a device
+    bool keeps_gradient_pages = false;  // between iterations
     MixedTypes types;
     double divisor = 0;  // of gradients; 0: the number of ranks
     Quantization quantization;

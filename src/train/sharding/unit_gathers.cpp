@@ -47,7 +47,6 @@ Status UnitGathers::reserve(LaunchQueue& queue, std::byte* staging) {
     for (Unit& unit : *units_) {
         if (has_own_whole(unit)) {
             WEFT_TRY(allocate(*space_, whole_capacity(unit), unit.whole));
-            kept_bytes_ += unit.whole.bytes();
         } else if (unit.reshard_ranks > 1) {
             WEFT_TRY(allocate(*space_, secondary_bytes(unit), unit.secondary));
         }

@@ -33,9 +33,6 @@ class UnitGathers {
     uint64_t elements() const { return elements_; }
     // Received from other ranks.
     const Traffic& traffic() const { return traffic_; }
-    size_t bytes() const {
-        return wholes_.bytes() + kept_bytes_ + arrived_.bytes() + converted_.bytes() + quantized_.bytes();
-    }
 
   private:
     // Units that stay have memory of their own size. The others take some of the pool.
@@ -63,7 +60,6 @@ class UnitGathers {
     GatherTrace trace_;
     uint64_t elements_ = 0;  // that were gathered
     Traffic traffic_;
-    size_t kept_bytes_ = 0;
 };
 
 }  // namespace weft::internal::train

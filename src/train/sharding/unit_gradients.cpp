@@ -30,14 +30,17 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
     queue_ = &queue;
     staging_ = staging;
     WEFT_TRY(reduction_.reserve(*units_, hosts));
-    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size()))));
+    reduction_.discard();
+    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size())), true));
     for (Unit& unit : *units_) {
         WEFT_TRY(allocate_shard(*space_, unit, shard_bytes(unit), unit.gradient.shard));
+        unit.gradient.shard.discard();
         if (has_replicas) WEFT_TRY(allocate(*space_, reduced_bytes(unit), unit.gradient.partial));
+        unit.gradient.partial.discard();
         if (!keeps_wholes_) continue;
         unit.gradient.has_own_whole = true;
         WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
-        kept_bytes_ += unit.gradient.whole.bytes();
+        unit.gradient.whole.discard();
     }
     if (!has_replicas) return ok();
     if (space_->on_device()) {
@@ -63,9 +66,7 @@ Status UnitGradients::take(Unit& unit) {
         return ok();
     }
     unit.gradient.has_own_whole = true;
-    WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
-    kept_bytes_ += unit.gradient.whole.bytes();
-    return ok();
+    return allocate(*space_, whole_bytes(unit), unit.gradient.whole);
 }
 
 void UnitGradients::reclaim() {
@@ -85,7 +86,11 @@ Result<std::byte*> UnitGradients::begun(int number, bool by_caller) {
         else
             WEFT_TRY(take(unit));
         std::byte* const whole = unit.gradient.whole.data();
-        if (by_caller) {
+        const bool zeros = unit.gradient.whole.discarded();
+        WEFT_TRY(unit.gradient.whole.back());
+        if (zeros) {
+            // Its pages are new.
+        } else if (by_caller) {
             WEFT_TRY(space_->lead(unit.callers, reduced_at_[whole].get()));
             WEFT_TRY(space_->zero_for(unit.callers, whole, whole_bytes(unit)));
         } else {
@@ -103,6 +108,8 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
     auto memory = begun(number, false);
     if (!memory) return memory.take_status();
     gradient.computing = false;
+    WEFT_TRY(gradient.shard.back());
+    WEFT_TRY(gradient.partial.back());
     const bool completes = synchronizes || !groups_->has_replicas();
     const ReductionPlan plan{completes, gradient.has_shard, gradient.has_partial};
     gradient.has_shard = gradient.has_shard || completes;
@@ -134,11 +141,25 @@ Status UnitGradients::finish() {
     WEFT_TRY(queue_->wait());
     if (replica_queue_) WEFT_TRY(replica_queue_->wait());
     reclaim();
+    discard();
     return ok();
 }
 
+void UnitGradients::discard() {
+    wholes_.discard();
+    reduction_.discard();
+    for (Unit& unit : *units_) {
+        unit.gradient.whole.discard();
+        if (!unit.gradient.has_partial) unit.gradient.partial.discard();
+    }
+}
+
 void UnitGradients::zero() {
-    for (Unit& unit : *units_) unit.gradient.has_shard = unit.gradient.has_partial = false;
+    for (Unit& unit : *units_) {
+        unit.gradient.has_shard = unit.gradient.has_partial = false;
+        unit.gradient.shard.discard();
+    }
+    discard();
 }
 
 }  // namespace weft::internal::train

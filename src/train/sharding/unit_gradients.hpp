@@ -27,8 +27,9 @@ class UnitGradients {
     Result<std::byte*> whole(int number);
     // Without `synchronizes` the sum stays one of the shard group.
     Status reduce(int number, bool synchronizes);
-    // Waits for the reductions, after those of the shard group.
+    // Waits for the reductions, after those of the shard group. Then only reduced gradients have memory.
     Status finish();
+    // Reduced gradients lose their memory, too, where the space can give it back. Its addresses stay.
     void zero();
     // Ends the launches for replicas. The queue of the shard group, which adds to them, has ended before.
     void end() { replica_queue_.reset(); }
@@ -36,7 +37,6 @@ class UnitGradients {
     uint64_t elements() const { return elements_; }
     // Sent to other ranks of shard groups.
     const Traffic& traffic() const { return traffic_; }
-    size_t bytes() const { return wholes_.bytes() + kept_bytes_ + reduction_.bytes(); }
 
   private:
     // As whole(). The zeros are work of the caller's stream, or of the own one.
@@ -44,6 +44,8 @@ class UnitGradients {
     // Memory for a whole gradient. Waits for a reduction rather than allocating more. If none is in progress, because
     // the gradients of other units are kept, the unit gets memory of its own.
     Status take(Unit& unit);
+    // Of whole gradients and of sums that no later iteration needs.
+    void discard();
     // Takes memory back from reductions that have ended.
     void reclaim();
     // `synchronizes` is as the caller said it, also where the plan synchronizes because there are no replicas.
@@ -66,7 +68,6 @@ class UnitGradients {
     std::map<const std::byte*, std::unique_ptr<StreamPlace>> reduced_at_;  // of memory for whole gradients, on a device
     uint64_t elements_ = 0;                                                // that were reduced
     Traffic traffic_;
-    size_t kept_bytes_ = 0;
     std::unique_ptr<LaunchQueue> replica_queue_;  // null without replicas. Its thread uses the others
 };
 

@@ -38,6 +38,11 @@ std::byte* UnitReduction::shard_of(const Unit& unit) const {
     return unit.host_shards ? shard_on_device_.data() : unit.gradient.shard.data();
 }
 
+void UnitReduction::discard() {
+    sum_.discard();
+    converted_.discard();
+}
+
 GradientDivision UnitReduction::division(weftDataType_t type) const {
     const int ranks = groups_->all().ranks();
     return gradient_division(type, ranks, divisor_ > 0 ? divisor_ : ranks);
@@ -51,6 +56,7 @@ Status UnitReduction::over_shards(Unit& unit, const ReductionPlan& plan, const s
                                   std::byte* staging) {
     const bool staged = staging_bytes(unit) > 0;
     if (staged) WEFT_TRY(stage(unit, gradient, staging));
+    if (!in_place(unit, plan)) WEFT_TRY(sum_.back());
     const std::byte* const source = staged ? staging : gradient;
     if (!groups_->has_replicas()) {
         std::byte* const to = in_place(unit, plan) ? shard_of(unit) : sum_.data();
@@ -96,6 +102,7 @@ Status UnitReduction::merge(const Unit& unit, const ReductionPlan& plan, const s
     const UnitLayout& layout = unit.forms.gradient;
     if (!converts(unit.forms.reduced, layout)) return add(layout, shard, reduced);
     const weftDataType_t type = layout.segments()[0].type;
+    if (plan.adds_gradient) WEFT_TRY(converted_.back());
     std::byte* const to = plan.adds_gradient ? converted_.data() : shard;
     WEFT_TRY(space_->convert(to, type, reduced, unit.forms.reduced.segments()[0].type,
                              layout.shard_bytes() / size_of(type)));

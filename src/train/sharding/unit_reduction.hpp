@@ -22,7 +22,8 @@ class UnitReduction {
     UnitReduction(MemorySpace& space, const ShardGroups& groups, double divisor, const Quantization& quantization);
     Status reserve(const std::vector<Unit>& units, int hosts);
 
-    size_t bytes() const { return sum_.bytes() + converted_.bytes() + shard_on_device_.bytes() + quantized_.bytes(); }
+    // Without reductions in progress: memory between iterations.
+    void discard();
     // Of over_shards(), if each part goes to its rank by itself.
     Traffic traffic(const Unit& unit) const;
 
