@@ -690,9 +690,9 @@ WEFT_API weftResult_t weftTrainShardReduceScatter(weftTrainShard_t shard, int un
 
 /* Ends an iteration of `shard`: blocks until all reductions are done. All units are released, and their gradients
  * reduced. Values may be changed then, by weftTrainShardGetPiece.
- * stream  NULL, or the CUDA stream that changes them: it waits for the reductions. On a device the call does not block,
- *         except with config.shardsOnHost: then it returns when the gradients are in host memory, and no copy reads the
- *         values any more
+ * On a device the call does not block, except with config.shardsOnHost. It returns then when the gradients are in host
+ * memory, and no copy reads the values any more.
+ * stream  NULL, or the CUDA stream that changes them: it waits for the reductions
  * Errors: weftInvalidUsage (a unit is gathered, a gradient is not reduced), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound. */
