@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <latch>
 #include <random>
 
 #include "tests/device/ranks.hpp"
@@ -276,12 +277,15 @@ TEST_CASE("shards in host memory are saved and loaded as a checkpoint", "[train]
 
 TEST_CASE("an iteration whose gradients cannot arrive in host memory ends with an error", "[train]") {
     const Ranks ranks(spread(2));
+    std::latch rank_0_stepped(1);
     check_on_threads(2, [&](int own) {
         Trained rank(ranks, own, Form{2}, true);
         rank.iteration();
         rank.step();
+        if (own == 0) rank_0_stepped.count_down();
         if (own == 1) {
             demand(weftTrainShardGather(rank.shard(), 0, rank.stream()));
+            rank_0_stepped.wait();  // an abort would end that iteration, too
             demand(weftTrainShardAbort(rank.shard()));
             return;
         }

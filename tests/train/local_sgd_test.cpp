@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <latch>
 
 #include "tests/comm/on_threads.hpp"
 #include "tests/error.hpp"
@@ -355,7 +356,8 @@ TEST_CASE("a number that is not finite is dropped on all ranks, with the rank an
 }
 
 TEST_CASE("ranks that restore different steps, and ranks that give up, are errors on the others") {
-    const auto wrong = on_threads(2, nullptr, [](weftComm_t comm, int rank) -> std::string {
+    std::latch rank_0_ended_step(1);
+    const auto wrong = on_threads(2, nullptr, [&](weftComm_t comm, int rank) -> std::string {
         LocalRank own({{weftFloat32, 3}}, [](int, size_t) { return 1.0; });
         const weftTrainLocalConfig_t config = diloco_config(1);
         weftTrainLocal_t local = nullptr;
@@ -363,8 +365,12 @@ TEST_CASE("ranks that restore different steps, and ranks that give up, are error
         if (weftTrainLocalRestore(local, rank ? 3 : 2) != weftMismatch) return "no mismatch";
         if (last_error().id != std::string("train.local-restore") || last_error().failedRank != 1)
             return weftGetLastError(nullptr);
-        if (weftTrainLocalStep(local, nullptr)) return weftGetLastError(nullptr);
+        const weftResult_t stepped = weftTrainLocalStep(local, nullptr);
+        if (rank == 0) rank_0_ended_step.count_down();
+        if (stepped) return weftGetLastError(nullptr);
         if (rank == 1) {
+            // An abort would end the other rank's step, too, if that is still in progress.
+            rank_0_ended_step.wait();
             if (weftTrainLocalAbort(local)) return weftGetLastError(nullptr);
             if (weftTrainLocalStep(local, nullptr) == weftSuccess) return "no error here";
             if (last_error().id != std::string("train.aborted")) return weftGetLastError(nullptr);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <latch>
 #include <random>
 
 #include "src/base/arithmetic.hpp"
@@ -299,14 +300,19 @@ TEST_CASE("without bias correction moments are used as they are, and beta2 may b
 
 TEST_CASE("a step with norms of layers that fails changes nothing") {
     for (const auto algorithm : {weftTrainLamb, weftTrainLars}) {
+        std::latch rank_0_created(1);
         const auto wrong = on_threads(2, nullptr, [&](weftComm_t comm, int rank) -> std::string {
             Small model;
             model.part.axes = 1;
             auto config = rule(algorithm);
             config.momentum = 0.9;
-            if (weftTrainOptimizerCreate(&model.optimizer, &model.part, 1, &comm, 1, &config) != weftSuccess)
-                return newest_id();
-            if (rank == 1) return id_of(weftCommAbort(comm));
+            const auto created = weftTrainOptimizerCreate(&model.optimizer, &model.part, 1, &comm, 1, &config);
+            if (rank == 0) rank_0_created.count_down();
+            if (created != weftSuccess) return newest_id();
+            if (rank == 1) {
+                rank_0_created.wait();  // an abort would end the creation, too
+                return id_of(weftCommAbort(comm));
+            }
             if (model.step() == weftSuccess) return "a step without the other rank";
             int states = 0;
             uint64_t steps = 1;

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <latch>
 #include <memory>
 #include <thread>
 
@@ -370,13 +371,17 @@ TEST_CASE("a wait that is too long names the slowest worker on all ranks") {
 
 TEST_CASE("a worker that gives up is an error at the server and at the other workers") {
     for (const bool aborts : {false, true}) {
+        std::latch others_created(2);
         const auto wrong = on_threads(3, nullptr, [&](weftComm_t comm, int rank) -> std::string {
             ServedRank own({{weftFloat32, 3}}, first_value);
             weftTrainServerConfig_t config = server_config();
             config.staleness = 0;
-            if (!own.create(comm, config)) return own.wrong;
+            const bool created = own.create(comm, config);
+            if (rank != 1) others_created.count_down();
+            if (!created) return own.wrong;
             if (rank == 1) {
                 if (!own.push()) return own.wrong;
+                others_created.wait();  // an abort would end their creation, too
                 if (aborts && weftTrainServerAbort(own.server)) return weftGetLastError(nullptr);
                 if (aborts && (own.pull() || last_error().id != std::string("train.aborted"))) return "it goes on";
                 return "";

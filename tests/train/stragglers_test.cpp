@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <latch>
 #include <limits>
 
 #include "tests/capture.hpp"
@@ -133,10 +134,14 @@ TEST_CASE("wrong settings of one rank are an error on all, and the communicator 
 }
 
 TEST_CASE("a rank that aborts ends the object on all ranks") {
+    std::latch rank_1_created(1);
     const auto wrong = on_threads(2, nullptr, [&](weftComm_t comm, int rank) -> std::string {
         weftTrainStragglers_t object = nullptr;
-        if (weftTrainStragglersCreate(&object, comm, nullptr) != weftSuccess) return weftGetLastError(nullptr);
+        const weftResult_t created = weftTrainStragglersCreate(&object, comm, nullptr);
+        if (rank == 1) rank_1_created.count_down();
+        if (created != weftSuccess) return weftGetLastError(nullptr);
         if (rank == 0) {
+            rank_1_created.wait();  // an abort would end the creation, too
             if (weftTrainStragglersAbort(object) != weftSuccess) return "no abort";
         } else {
             for (int again = 0; again < 2; ++again)
