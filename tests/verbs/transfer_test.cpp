@@ -1,6 +1,7 @@
 // Messages between two queue pairs over the fake libibverbs, its order of memory, and its faults.
 #include <random>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/verbs/side.hpp"
 
@@ -97,7 +98,7 @@ TEST_CASE("data is complete at its receive completion, and only there", "[verbs]
         CHECK(two.one.send(opcode::write_with_imm, part, 1, 2 * part, &two.to, 2 * part) == 0);
         abi::Completion completion{};
         for (int count = 0; count == 0;) {
-#if !defined(__SANITIZE_THREAD__)
+#if !WEFT_TEST_TSAN
             // The last byte is new although an earlier one is old.
             volatile std::byte* bytes = two.other.buffer.data();
             const std::byte last = bytes[3 * part - 1];
@@ -111,7 +112,7 @@ TEST_CASE("data is complete at its receive completion, and only there", "[verbs]
         expect(two.one, wc::success, 1);
     }
     CHECK(fake.count("reordered") > before);
-#if !defined(__SANITIZE_THREAD__)
+#if !WEFT_TEST_TSAN
     CHECK(surprises > 0);
 #endif
     fake.run("hold 50");
@@ -125,11 +126,11 @@ TEST_CASE("a send's completion does not say that the data is in the peer's memor
         two.one.buffer[0] = std::byte(round);
         CHECK(two.one.send(opcode::write, 1, 1, 0, &two.to) == 0);
         expect(two.one, wc::success, 1);
-#if !defined(__SANITIZE_THREAD__)
+#if !WEFT_TEST_TSAN
         early += *const_cast<volatile std::byte*>(two.other.buffer.data()) != std::byte(round);
 #endif
     }
-#if !defined(__SANITIZE_THREAD__)
+#if !WEFT_TEST_TSAN
     CHECK(early > 0);
 #endif
     fake.run("hold 50");
