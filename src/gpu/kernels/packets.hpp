@@ -41,27 +41,34 @@ inline void store_line(PacketLine* line, const PacketLine& value) {
 #endif
 
 // The first `bytes` bytes (at most 8) at any address, padded with zeros.
-WEFT_DEVICE uint64_t load_unit(const std::byte* address, size_t bytes) {
-    if (bytes >= unit_bytes && misalignment(address, 8) == 0) {
-        const Pack<8> pack = load_pack<8>(address);
-        return uint64_t(pack.words[1]) << 32 | pack.words[0];
-    }
-    uint64_t unit = 0;
-    if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
+WEFT_DEVICE_COLD uint64_t load_partial_unit(const std::byte* address, size_t bytes) {
+    if (bytes >= unit_bytes && misalignment(address, 4) == 0)
         return uint64_t(load_pack<4>(address + 4).words[0]) << 32 | load_pack<4>(address).words[0];
-    }
+    uint64_t unit = 0;
     for (size_t i = 0; i < unit_bytes && i < bytes; ++i) unit |= uint64_t(address[i]) << 8 * i;
     return unit;
 }
-WEFT_DEVICE void store_unit(std::byte* address, size_t bytes, uint64_t unit) {
-    if (bytes >= unit_bytes && misalignment(address, 8) == 0) {
-        store_pack<8>(address, {{uint32_t(unit), uint32_t(unit >> 32)}});
-    } else if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
+WEFT_DEVICE bool is_whole_unit(const std::byte* address, size_t bytes) {
+    return bytes >= unit_bytes && misalignment(address, 8) == 0;
+}
+WEFT_DEVICE uint64_t load_unit(const std::byte* address, size_t bytes) {
+    if (!is_whole_unit(address, bytes)) return load_partial_unit(address, bytes);
+    const Pack<8> pack = load_pack<8>(address);
+    return uint64_t(pack.words[1]) << 32 | pack.words[0];
+}
+WEFT_DEVICE_COLD void store_partial_unit(std::byte* address, size_t bytes, uint64_t unit) {
+    if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
         store_pack<4>(address, {{uint32_t(unit)}});
         store_pack<4>(address + 4, {{uint32_t(unit >> 32)}});
     } else {
         for (size_t i = 0; i < unit_bytes && i < bytes; ++i) address[i] = std::byte(unit >> 8 * i);
     }
+}
+WEFT_DEVICE void store_unit(std::byte* address, size_t bytes, uint64_t unit) {
+    if (is_whole_unit(address, bytes))
+        store_pack<8>(address, {{uint32_t(unit), uint32_t(unit >> 32)}});
+    else
+        store_partial_unit(address, bytes, unit);
 }
 
 // The elements of one line.
@@ -87,7 +94,7 @@ struct Unit {
         return left;
     }
     // Rarely used reductions take less code.
-    static WEFT_DEVICE_COLD Unit combine_cold(const Reducer<type, adds>& reducer, Unit left, Unit right) {
+    static WEFT_DEVICE_COLD Unit combine_cold(Reducer<type, adds> reducer, Unit left, Unit right) {
         return combine(reducer, left, right);
     }
     WEFT_DEVICE void finish(const Reducer<type, adds>& reducer) {
@@ -134,7 +141,7 @@ class PacketExchange {
         const Round round = rounds_of(half * a_.ranks);
         const int share = (round.lines + a_.ranks - 1) / a_.ranks;  // lines of each rank
         for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!barrier_.announce()) return;
+            barrier_.announce();
             barrier_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
@@ -180,7 +187,7 @@ class PacketExchange {
         const bool gives = is_one_of(a_.source_rank, a_.rank), takes = is_one_of(a_.destination_rank, a_.rank);
         const Round round = rounds_of(lines_per_sender);
         for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!barrier_.announce()) return false;
+            barrier_.announce();
             barrier_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
@@ -263,7 +270,7 @@ class PacketExchange {
             load_unit(send_ + uint64_t(destination) * a_.send_stride + unit * unit_bytes, bytes_of(unit));
         return reducer_.scaled() ? scaled(reducer_, raw) : raw;
     }
-    static WEFT_DEVICE_COLD uint64_t scaled(const Reducer<type, adds>& reducer, uint64_t unit) {
+    static WEFT_DEVICE_COLD uint64_t scaled(Reducer<type, adds> reducer, uint64_t unit) {
         auto wide = Unit<type, adds>::widen(unit);
         for (auto& word : wide.at) word = reducer.scale(word);
         return wide.rounded();
@@ -299,18 +306,9 @@ class PacketExchange {
         while ((bits >> bit & 1) == 0) ++bit;
         return bit;
     }
-    WEFT_DEVICE bool reduce_line(int line, uint64_t own, uint64_t& result) {
-        if constexpr (adds)
-            return reduce_line_here(line, own, result);
-        else
-            return reduce_line_cold(line, own, result);
-    }
-    WEFT_DEVICE_COLD bool reduce_line_cold(int line, uint64_t own, uint64_t& result) {
-        return reduce_line_here(line, own, result);
-    }
     // Combines the contributions of all ranks to a line in rank order. All loads of a batch are issued before the first
     // is used.
-    WEFT_DEVICE bool reduce_line_here(int line, uint64_t own, uint64_t& result) {
+    WEFT_DEVICE bool reduce_line(int line, uint64_t own, uint64_t& result) {
         Unit<type, adds> value = {};
         WEFT_NO_UNROLL
         for (int first = 0; first < a_.ranks; first += batch) {
@@ -352,7 +350,7 @@ class PacketExchange {
             return Unit<type, adds>::combine_cold(reducer_, left, right);
     }
 
-    const Team& team_;
+    const Team team_;
     const KernelArguments& a_;
     const Reducer<type, adds> reducer_;
     KernelBarrier barrier_;

@@ -11,29 +11,54 @@ struct PackRange {
     size_t begin, end;
 };
 
-// Pointers in arrays of at most `most_sources` and `most_targets`; small arrays stay in registers.
+// Pointers in arrays of at most `most_sources` and `most_targets`. Small arrays stay in registers, because their indices
+// are constants.
 template <int most_sources_, int most_targets_>
 struct Streams {
     static constexpr int most_sources = most_sources_, most_targets = most_targets_;
+    static constexpr bool few_sources = most_sources <= 2, few_targets = most_targets <= 3;
     const std::byte* const* sources;
     int source_count;
-    std::byte* const* targets;
-    int target_count;
-    int first_target;  // the others follow cyclically
-    bool finish;       // averages divide at the end
-    int own = -1;      // the source that is this rank's unscaled input; only with two sources
+    std::byte* const* targets;  // few: most_targets, of which some may be null
+    int target_count;           // others only
+    int first_target;           // the others follow cyclically
+    bool finish;                // averages divide at the end
+    int own = -1;               // the source that is this rank's unscaled input; only with two sources
 
     WEFT_DEVICE bool scales(int source) const { return most_sources == 2 && source == own; }
-    WEFT_DEVICE std::byte* target(int i) const {
-        const int at = first_target + i;
-        return targets[at < target_count ? at : at - target_count];
+    // use(number, address)
+    template <class Use>
+    WEFT_DEVICE void each_source(Use&& use) const {
+        if constexpr (few_sources) {
+            WEFT_UNROLL
+            for (int i = 0; i < most_sources; ++i)
+                if (i < source_count) use(i, sources[i]);
+        } else {
+            WEFT_NO_UNROLL
+            for (int i = 0; i < source_count; ++i) use(i, sources[i]);
+        }
+    }
+    template <class Use>
+    WEFT_DEVICE void each_target(Use&& use) const {
+        if constexpr (few_targets) {
+            WEFT_UNROLL
+            for (int i = 0; i < most_targets; ++i)
+                if (most_targets == 1 || targets[i]) use(targets[i]);
+        } else {
+            WEFT_NO_UNROLL
+            for (int i = 0; i < target_count; ++i) {
+                const int at = first_target + i;
+                use(targets[at < target_count ? at : at - target_count]);
+            }
+        }
     }
     // The bits in which the addresses differ.
     WEFT_DEVICE uint32_t differences() const {
         const auto bits = [](const void* address) { return uint32_t(reinterpret_cast<uintptr_t>(address)); };
+        const uint32_t first = bits(sources[0]);
         uint32_t all = 0;
-        for (int i = 1; i < source_count; ++i) all |= bits(sources[i]) ^ bits(sources[0]);
-        for (int i = 0; i < target_count; ++i) all |= bits(targets[i]) ^ bits(sources[0]);
+        each_source([&](int, const std::byte* source) { all |= bits(source) ^ first; });
+        each_target([&](const std::byte* target) { all |= bits(target) ^ first; });
         return all;
     }
 };
@@ -50,7 +75,7 @@ struct LoadBatch {
 
 // This rank's input, scaled, in memory's form. Not inlined, because the loops need all registers.
 template <weftDataType_t type, bool adds, int bytes>
-WEFT_DEVICE_COLD Pack<bytes> scaled(const Reducer<type, adds>& reducer, Pack<bytes> pack) {
+WEFT_DEVICE_COLD Pack<bytes> scaled(Reducer<type, adds> reducer, Pack<bytes> pack) {
     WEFT_UNROLL
     for (int w = 0; w < words_of_pack<type, bytes>; ++w)
         put_word<type>(pack, w, round<type>(reducer.scale(widen<type>(word_of<type>(pack, w)))));
@@ -65,8 +90,7 @@ WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reduc
     const size_t stride = size_t(team.threads) * bytes;
     for (size_t i = range.begin + size_t(team.thread) * bytes; i < range.end; i += F::unroll * stride) {
         WidenedWord<type> value[F::unroll][words] = {};
-        WEFT_NO_UNROLL
-        for (int first = 0; first < streams.source_count; first += F::batch) {
+        const auto add_batch = [&](int first) {
             Pack<bytes> packs[F::batch][F::unroll] = {};
             WEFT_UNROLL
             for (int k = 0; k < F::batch; ++k) {
@@ -92,6 +116,13 @@ WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reduc
                     value[u][w] = first + k == 0 ? wide : reducer.combine(value[u][w], wide);
                 }
             }
+        };
+        if constexpr (Streams_::few_sources) {
+            static_assert(F::batch == Streams_::most_sources);
+            add_batch(0);
+        } else {
+            WEFT_NO_UNROLL
+            for (int first = 0; first < streams.source_count; first += F::batch) add_batch(first);
         }
         WEFT_UNROLL
         for (int u = 0; u < F::unroll; ++u) {
@@ -100,8 +131,7 @@ WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reduc
             WEFT_UNROLL
             for (int w = 0; w < words; ++w)
                 put_word<type>(pack, w, round<type>(streams.finish ? reducer.finish(value[u][w]) : value[u][w]));
-            WEFT_NO_UNROLL
-            for (int t = 0; t < streams.target_count; ++t) store_pack(streams.target(t) + i + size_t(u) * stride, pack);
+            streams.each_target([&](std::byte* target) { store_pack(target + i + size_t(u) * stride, pack); });
         }
     }
 }
@@ -123,17 +153,15 @@ WEFT_DEVICE void reduce_elements(const Team& team, const Reducer<type, adds>& re
     for (size_t at = begin + size_t(team.thread) * size; at < end - skipped; at += size_t(team.threads) * size) {
         const size_t i = at < range.begin ? at : at + skipped;
         WidenedWord<type> value = {};
-        WEFT_NO_UNROLL
-        for (int source = 0; source < streams.source_count; ++source) {
-            WidenedWord<type> wide = reducer.contribution(widen<type>(load_element<type>(streams.sources[source] + i)));
+        streams.each_source([&](int number, const std::byte* source) {
+            WidenedWord<type> wide = reducer.contribution(widen<type>(load_element<type>(source + i)));
             if constexpr (adds) {
-                if (streams.scales(source)) wide = reducer.scale(wide);
+                if (streams.scales(number)) wide = reducer.scale(wide);
             }
-            value = source == 0 ? wide : reducer.combine(value, wide);
-        }
+            value = number == 0 ? wide : reducer.combine(value, wide);
+        });
         const WordOf<type> word = round<type>(streams.finish ? reducer.finish(value) : value);
-        WEFT_NO_UNROLL
-        for (int t = 0; t < streams.target_count; ++t) __builtin_memcpy(streams.target(t) + i, &word, size);
+        streams.each_target([&](std::byte* target) { __builtin_memcpy(target + i, &word, size); });
     }
 }
 
@@ -166,7 +194,7 @@ WEFT_DEVICE void reduce_range(const Team& team, const Reducer<type, adds>& reduc
 }
 
 // Copies bits without regard to the type.
-WEFT_DEVICE_COLD void copy_range(const Team& team, std::byte* target, const std::byte* source, size_t bytes) {
+WEFT_DEVICE_COLD void copy_range(Team team, std::byte* target, const std::byte* source, size_t bytes) {
     const uint32_t differences = uint32_t(reinterpret_cast<uintptr_t>(target) ^ reinterpret_cast<uintptr_t>(source));
     if (bytes == 0 || target == source) return;
     PackRange packs = {bytes, bytes};
@@ -193,7 +221,7 @@ WEFT_DEVICE_COLD void copy_range(const Team& team, std::byte* target, const std:
 
 // Multiplies each element by this rank's scalar. Rarely used, so it works by single elements.
 template <weftDataType_t type, bool adds>
-WEFT_DEVICE_COLD void scale_range(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
+WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, std::byte* target,
                                   const std::byte* source, size_t bytes) {
     constexpr size_t size = sizeof(ElementOf<type>);
     WEFT_NO_UNROLL
