@@ -15,8 +15,7 @@ class StepMachine {
           a_(arguments),
           reducer_(arguments),
           barrier_(team, arguments),
-          block_(arguments.step_blocks[team.block]),
-          own_(*arguments.own) {
+          block_(arguments.step_blocks[team.block]) {
         received_ = block_.source.peer >= 0 ? *block_.source.count : 0;
         sent_ = block_.target.peer >= 0 ? *block_.target.count : 0;
     }
@@ -38,7 +37,7 @@ class StepMachine {
                 ++steps;
                 if (!a_.dependent) continue;
                 team_.barrier();
-                if (team_.thread == 0) store_release(&own_.steps[team_.block], steps);  // pairs with reached()
+                if (team_.thread == 0) store_release(&a_.own->steps[team_.block], steps);  // pairs with reached()
             }
         }
         // Fused bodies require that no rank is an operation ahead; a rank that only sends would be.
@@ -57,7 +56,7 @@ class StepMachine {
         if (team_.thread == 0)
             failed = !barrier_.spin(
                 KernelWait::step, [&] { return a_.rank; },
-                [&] { return load_acquire(&own_.steps[dependency.block]) >= steps; });
+                [&] { return load_acquire(&a_.own->steps[dependency.block]) >= steps; });
         return !team_.any(failed);
     }
 
@@ -174,9 +173,9 @@ class StepMachine {
     WEFT_DEVICE void finish() {
         if (block_.source.peer >= 0) *block_.source.count = received_;
         if (block_.target.peer >= 0) *block_.target.count = sent_;
-        if (!a_.dependent || count_up(&own_.finished) + 1 != uint32_t(a_.step_block_count)) return;
-        for (int block = 0; block < a_.step_block_count; ++block) store_relaxed(&own_.steps[block], uint64_t(0));
-        store_relaxed(&own_.finished, 0u);
+        if (!a_.dependent || count_up(&a_.own->finished) + 1 != uint32_t(a_.step_block_count)) return;
+        for (int block = 0; block < a_.step_block_count; ++block) store_relaxed(&a_.own->steps[block], uint64_t(0));
+        store_relaxed(&a_.own->finished, 0u);
     }
 
     const Team team_;
@@ -184,7 +183,6 @@ class StepMachine {
     const Reducer<type, adds> reducer_;
     KernelBarrier barrier_;
     const StepBlock& block_;
-    RankFlags& own_;
     uint32_t received_, sent_;  // messages
     size_t cell_bytes_ = 0;     // of scratch
 };
