@@ -115,9 +115,9 @@ class BareCalls {
             for (void* const memory : *each) (void)weftMemFree(memory);
     }
     void gather(int unit) {
-        rank_.expect(weftAllGather(values_[size_t(unit)], gathered_[size_t(unit) % 2], own_, weftFloat32, rank_.comm(),
-                                   nullptr),
-                     "weftAllGather");
+        rank_.expect(
+            weftAllGather(values_[size_t(unit)], gathered_[size_t(unit) % 2], own_, weftFloat32, rank_.comm(), nullptr),
+            "weftAllGather");
     }
     void reduce(int unit) {
         rank_.expect(weftReduceScatter(computed_[size_t(unit) % 2], gradients_[size_t(unit)], own_, weftFloat32,

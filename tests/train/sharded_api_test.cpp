@@ -308,7 +308,8 @@ TEST_CASE("with overwriteGradients old numbers reach neither padding nor ranks w
              std::string seen;
              // Rank 1 has no gradient of the head in step 2.
              for (int step = 1; step <= 2; ++step) {
-                 if (reduce(0, 0, 16, 1000) != weftSuccess || reduce(1, 2, 5, rank == 0 || step == 1 ? 1 : 0) != weftSuccess)
+                 if (reduce(0, 0, 16, 1000) != weftSuccess ||
+                     reduce(1, 2, 5, rank == 0 || step == 1 ? 1 : 0) != weftSuccess)
                      seen += std::string(weftGetLastError(nullptr));
                  weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
                  (void)weftTrainShardGetPiece(shard, 2, &piece);

@@ -221,8 +221,8 @@ WEFT_DEVICE_COLD void copy_range(Team team, std::byte* target, const std::byte* 
 
 // Multiplies each element by this rank's scalar. Rarely used, so it works by single elements.
 template <weftDataType_t type, bool adds>
-WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, std::byte* target,
-                                  const std::byte* source, size_t bytes) {
+WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, std::byte* target, const std::byte* source,
+                                  size_t bytes) {
     constexpr size_t size = sizeof(ElementOf<type>);
     WEFT_NO_UNROLL
     for (size_t i = size_t(team.thread) * size; i < bytes; i += size_t(team.threads) * size) {
