@@ -26,6 +26,8 @@ class KernelBarrier {
         first_epoch_ = epoch_ + 1;
     }
 
+    // No operation has 2^30 epochs, so epochs are restarted between operations only.
+    static constexpr uint32_t last_epoch = 0xc0000000;
     WEFT_DEVICE uint32_t epoch() const { return epoch_; }
     WEFT_DEVICE void at_tile(uint64_t tile) { tile_ = tile; }
 
@@ -92,8 +94,6 @@ class KernelBarrier {
     static constexpr uint64_t patience_ns = 100'000;  // a wait this long does not end in the next microsecond
     // A late third rank may keep block 0 from reaching the mismatched call for this long.
     static constexpr uint64_t first_block_patience_ns = 1'000'000'000;
-    // No operation has 2^30 epochs, so epochs are restarted between operations only.
-    static constexpr uint32_t last_epoch = 0xc0000000;
     // In place of the time at which a wait began.
     static constexpr uint64_t gives_up = 0, not_timed = 1;
 

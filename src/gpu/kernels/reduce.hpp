@@ -219,15 +219,18 @@ WEFT_DEVICE_COLD void copy_range(Team team, std::byte* target, const std::byte* 
     for (size_t i = packs.end + size_t(team.thread); i < bytes; i += size_t(team.threads)) target[i] = source[i];
 }
 
-// Multiplies each element by this rank's scalar. Rarely used, so it works by single elements.
+// Multiplies each element by this rank's scalar, for up to three targets, of which one may be the source. Rarely used, so
+// it works by single elements.
 template <weftDataType_t type, bool adds>
-WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, std::byte* target, const std::byte* source,
-                                  size_t bytes) {
+WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, const std::byte* source, size_t bytes,
+                                  std::byte* target0, std::byte* target1 = nullptr, std::byte* target2 = nullptr) {
     constexpr size_t size = sizeof(ElementOf<type>);
     WEFT_NO_UNROLL
     for (size_t i = size_t(team.thread) * size; i < bytes; i += size_t(team.threads) * size) {
         const WordOf<type> word = round<type>(reducer.scale(widen<type>(load_element<type>(source + i))));
-        __builtin_memcpy(target + i, &word, size);
+        if (target0) __builtin_memcpy(target0 + i, &word, size);
+        if (target1) __builtin_memcpy(target1 + i, &word, size);
+        if (target2) __builtin_memcpy(target2 + i, &word, size);
     }
 }
 // This rank's contribution, scaled if the operation requires it.
@@ -235,7 +238,7 @@ template <weftDataType_t type, bool adds>
 WEFT_DEVICE void copy_input(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
                             const std::byte* source, size_t bytes) {
     if (reducer.scaled())
-        scale_range<type, adds>(team, reducer, target, source, bytes);
+        scale_range<type, adds>(team, reducer, source, bytes, target);
     else
         copy_range(team, target, source, bytes);
 }

@@ -123,14 +123,10 @@ class StepMachine {
         std::byte* targets[3] = {out, output, scratch};
         const bool scales = from_input && reducer_.scaled();
         if (!combines(it.opcode)) {
+            if (scales && !in) return scale_range<type, adds>(team_, reducer_, own, from.bytes, out, output, scratch);
             WEFT_UNROLL
-            for (int i = 0; i < 3; ++i) {
-                if (!targets[i]) continue;
-                if (scales && !in)
-                    scale_range<type, adds>(team_, reducer_, targets[i], own, from.bytes);
-                else
-                    copy_range(team_, targets[i], in ? in : own, from.bytes);
-            }
+            for (int i = 0; i < 3; ++i)
+                if (targets[i]) copy_range(team_, targets[i], in ? in : own, from.bytes);
             return;
         }
         std::byte* const first = out ? out : output ? output : scratch;
