@@ -16,23 +16,22 @@ struct PackRange {
 template <int most_sources_, int most_targets_>
 struct Streams {
     static constexpr int most_sources = most_sources_, most_targets = most_targets_;
-    static constexpr bool few_sources = most_sources <= 2, few_targets = most_targets <= 3;
+    static constexpr bool few_sources = most_sources == 2, few_targets = most_targets <= 3;
     const std::byte* const* sources;
-    int source_count;
+    int source_count;           // few: 2
     std::byte* const* targets;  // few: most_targets, of which some may be null
     int target_count;           // others only
     int first_target;           // the others follow cyclically
     bool finish;                // averages divide at the end
     int own = -1;               // the source that is this rank's unscaled input; only with two sources
 
-    WEFT_DEVICE bool scales(int source) const { return most_sources == 2 && source == own; }
+    WEFT_DEVICE bool scales(int source) const { return few_sources && source == own; }
     // use(number, address)
     template <class Use>
     WEFT_DEVICE void each_source(Use&& use) const {
         if constexpr (few_sources) {
             WEFT_UNROLL
-            for (int i = 0; i < most_sources; ++i)
-                if (i < source_count) use(i, sources[i]);
+            for (int i = 0; i < most_sources; ++i) use(i, sources[i]);
         } else {
             WEFT_NO_UNROLL
             for (int i = 0; i < source_count; ++i) use(i, sources[i]);
@@ -66,11 +65,11 @@ struct Streams {
 // How many packs a thread loads before it uses the first. Rarely used reductions take less code.
 template <weftDataType_t type, bool adds, class Streams_, int bytes>
 struct LoadBatch {
-    static constexpr int batch = !adds || bytes < 16 || Streams_::most_sources < 4 ? 2 : 4;  // sources
-    static constexpr int unroll =                                                            // packs of each
-        !adds || bytes < 16                         ? 1
-        : batch == 2 && sizeof(ElementOf<type>) > 1 ? 4
-                                                    : 2;
+    static constexpr int sources = !adds || bytes < 16 || Streams_::few_sources ? 2 : 4;
+    static constexpr int packs =  // of each
+        !adds || bytes < 16                           ? 1
+        : sources == 2 && sizeof(ElementOf<type>) > 1 ? 4
+                                                      : 2;
 };
 
 // This rank's input, scaled, in memory's form. Not inlined, because the loops need all registers.
@@ -82,58 +81,96 @@ WEFT_DEVICE_COLD Pack<bytes> scaled(Reducer<type, adds> reducer, Pack<bytes> pac
     return pack;
 }
 
-template <weftDataType_t type, bool adds, int bytes, class Streams_>
-WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
-                              PackRange range) {
-    using F = LoadBatch<type, adds, Streams_, bytes>;
-    constexpr int words = words_of_pack<type, bytes>;
-    const size_t stride = size_t(team.threads) * bytes;
-    for (size_t i = range.begin + size_t(team.thread) * bytes; i < range.end; i += F::unroll * stride) {
-        WidenedWord<type> value[F::unroll][words] = {};
-        const auto add_batch = [&](int first) {
-            Pack<bytes> packs[F::batch][F::unroll] = {};
+// Reduces `packs` packs at the offsets at, at + stride, ...
+template <weftDataType_t type, bool adds, int bytes, int packs, class Streams_>
+class PackReduction {
+  public:
+    WEFT_DEVICE PackReduction(const Reducer<type, adds>& reducer, const Streams_& streams, size_t at, size_t stride)
+        : reducer_(reducer), streams_(streams), at_(at), stride_(stride) {}
+
+    // The contributions of sources first to first + count - 1. Their number is a constant and no load depends on a
+    // branch, so all loads are issued before the first is used. source(k): the address of source first + k.
+    template <int count, class Source>
+    WEFT_DEVICE void add(int first, Source&& source) {
+        Pack<bytes> loaded[count][packs];
+        WEFT_UNROLL
+        for (int k = 0; k < count; ++k) {
+            const std::byte* const from = source(k) + at_;
             WEFT_UNROLL
-            for (int k = 0; k < F::batch; ++k) {
-                if (first + k >= streams.source_count) continue;
-                const std::byte* source = streams.sources[first + k];
-                WEFT_UNROLL
-                for (int u = 0; u < F::unroll; ++u)
-                    if (i + size_t(u) * stride < range.end)
-                        packs[k][u] = load_pack<bytes>(source + i + size_t(u) * stride);
-                if constexpr (adds) {
-                    if (!streams.scales(first + k)) continue;
-                    WEFT_UNROLL
-                    for (int u = 0; u < F::unroll; ++u) packs[k][u] = scaled<type, adds, bytes>(reducer, packs[k][u]);
-                }
-            }
-            WEFT_UNROLL
-            for (int k = 0; k < F::batch; ++k) {
-                if (first + k >= streams.source_count) continue;
-                WEFT_UNROLL
-                for (int u = 0; u < F::unroll; ++u) WEFT_UNROLL
-                for (int w = 0; w < words; ++w) {
-                    const WidenedWord<type> wide = reducer.contribution(widen<type>(word_of<type>(packs[k][u], w)));
-                    value[u][w] = first + k == 0 ? wide : reducer.combine(value[u][w], wide);
-                }
-            }
-        };
-        if constexpr (Streams_::few_sources) {
-            static_assert(F::batch == Streams_::most_sources);
-            add_batch(0);
-        } else {
-            WEFT_NO_UNROLL
-            for (int first = 0; first < streams.source_count; first += F::batch) add_batch(first);
+            for (int u = 0; u < packs; ++u) loaded[k][u] = load_pack<bytes>(from + size_t(u) * stride_);
         }
         WEFT_UNROLL
-        for (int u = 0; u < F::unroll; ++u) {
-            if (i + size_t(u) * stride >= range.end) continue;
+        for (int k = 0; k < count; ++k) {
+            if constexpr (adds && Streams_::few_sources) {
+                if (streams_.scales(first + k)) {
+                    WEFT_UNROLL
+                    for (int u = 0; u < packs; ++u) loaded[k][u] = scaled<type, adds, bytes>(reducer_, loaded[k][u]);
+                }
+            }
+            WEFT_UNROLL
+            for (int u = 0; u < packs; ++u) WEFT_UNROLL
+            for (int w = 0; w < words; ++w) {
+                const WidenedWord<type> wide = reducer_.contribution(widen<type>(word_of<type>(loaded[k][u], w)));
+                value_[u][w] = first + k == 0 ? wide : reducer_.combine(value_[u][w], wide);
+            }
+        }
+    }
+    WEFT_DEVICE void store() const {
+        WEFT_UNROLL
+        for (int u = 0; u < packs; ++u) {
             Pack<bytes> pack;
             WEFT_UNROLL
             for (int w = 0; w < words; ++w)
-                put_word<type>(pack, w, round<type>(streams.finish ? reducer.finish(value[u][w]) : value[u][w]));
-            streams.each_target([&](std::byte* target) { store_pack(target + i + size_t(u) * stride, pack); });
+                put_word<type>(pack, w, round<type>(streams_.finish ? reducer_.finish(value_[u][w]) : value_[u][w]));
+            streams_.each_target([&](std::byte* target) { store_pack(target + at_ + size_t(u) * stride_, pack); });
         }
     }
+
+  private:
+    static constexpr int words = words_of_pack<type, bytes>;
+    const Reducer<type, adds>& reducer_;
+    const Streams_& streams_;
+    size_t at_, stride_;
+    WidenedWord<type> value_[packs][words] = {};
+};
+
+template <weftDataType_t type, bool adds, int bytes, int packs, class Streams_>
+WEFT_DEVICE void reduce_packs_at(const Reducer<type, adds>& reducer, const Streams_& streams, size_t at,
+                                 size_t stride) {
+    constexpr int batch = LoadBatch<type, adds, Streams_, bytes>::sources;
+    PackReduction<type, adds, bytes, packs, Streams_> reduction(reducer, streams, at, stride);
+    const std::byte* const* const sources = streams.sources;
+    if constexpr (Streams_::few_sources) {
+        reduction.template add<2>(0, [&](int k) { return sources[k]; });
+    } else {
+        int first = 0;
+        const auto source = [&](int k) { return sources[first + k]; };
+        WEFT_NO_UNROLL
+        for (; first + batch <= streams.source_count; first += batch) reduction.template add<batch>(first, source);
+        if constexpr (batch > 2) {
+            if (first + 2 <= streams.source_count) {
+                reduction.template add<2>(first, source);
+                first += 2;
+            }
+        }
+        if (first < streams.source_count) reduction.template add<1>(first, source);
+    }
+    reduction.store();
+}
+
+template <weftDataType_t type, bool adds, int bytes, class Streams_>
+WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
+                              PackRange range) {
+    constexpr int packs = LoadBatch<type, adds, Streams_, bytes>::packs;
+    const size_t stride = size_t(team.threads) * bytes;
+    size_t i = range.begin + size_t(team.thread) * bytes;
+    if constexpr (packs > 1) {
+        WEFT_NO_UNROLL
+        for (; i + size_t(packs - 1) * stride < range.end; i += packs * stride)
+            reduce_packs_at<type, adds, bytes, packs>(reducer, streams, i, stride);
+    }
+    WEFT_NO_UNROLL
+    for (; i < range.end; i += stride) reduce_packs_at<type, adds, bytes, 1>(reducer, streams, i, stride);
 }
 
 // One element at any address.
