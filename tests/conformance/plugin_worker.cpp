@@ -1,5 +1,5 @@
 // plugin_worker.cpp: one rank of plugin_test: some collectives and messages, compared with serial results. It prints
-// `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin.
+// `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin, or with RDMA.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -24,7 +24,10 @@ static float value_of(int of_rank, size_t index) {
 int main() {
     rank = atoi(getenv("WEFT_RANK"));
     const char* only = getenv("ONLY_RANK");
-    if (only && atoi(only) != rank) unsetenv("WEFT_TRANSPORT_PLUGIN");
+    if (only && atoi(only) != rank) {
+        unsetenv("WEFT_TRANSPORT_PLUGIN");
+        setenv("WEFT_VERBS_LIBRARY", "none", 1);
+    }
     weftComm_t comm = nullptr;
     int ranks = 0;
     must(weftCommInitFromEnvironment(&comm, nullptr), nullptr);
