@@ -111,6 +111,7 @@ void Endpoint::add(std::unique_ptr<Link> link) {
 
 bool Endpoint::take_news() {
     inbox_->run(*this);
+    tell_failures();
     return true;
 }
 

@@ -10,8 +10,9 @@ namespace {
 
 // Data that the peer's device had sent is here within microseconds; tests delay it.
 constexpr int64_t late_data_us = 200'000;
-// Credits are not signalled, except for every so many: they must not wake a rank that sleeps.
-constexpr uint64_t credits_signalled = 32;
+// Credits must not wake a rank that sleeps, so of requests without data only every so many is signalled. A signal frees
+// the places of all earlier requests, so a queue must hold several.
+constexpr uint64_t unsignalled_most = 32;
 
 uint32_t imm_of(uint32_t word) { return __builtin_bswap32(word); }
 
@@ -139,7 +140,8 @@ void Link::post_credits(Incoming& incoming) {
         starved_ = true;
         return;
     }
-    const bool signals = ++lane.credits_unsignalled >= credits_signalled;
+    const bool signals =
+        lane.posted + 1 - lane.signalled >= std::clamp<uint64_t>(lane.ring.size() / 4, 1, unsignalled_most);
     abi::SendRequest request{};
     request.wr_id = RequestId::of(false, index_, 0, lane.posted);
     request.opcode = opcode::write_with_imm;
@@ -153,10 +155,7 @@ void Link::post_credits(Incoming& incoming) {
     }
     lane.ring[size_t(lane.posted % lane.ring.size())] = {};
     ++lane.posted;
-    if (signals) {
-        lane.signalled = lane.posted;
-        lane.credits_unsignalled = 0;
-    }
+    if (signals) lane.signalled = lane.posted;
     incoming.credited = incoming.released;
 }
 

@@ -84,7 +84,6 @@ struct Lane {
     };
     std::vector<Posted> ring;                               // by index modulo send_requests
     uint64_t posted = 0, done = 0, signalled = 0;           // indexes; requests before `signalled` will complete
-    uint64_t credits_unsignalled = 0;
     int taken = 0;                                          // receive requests to post again
     bool full() const { return posted - done >= uint64_t(send_requests); }
 };

@@ -63,11 +63,14 @@ void LinkSetup::dialed(Result<Fd> socket, const ListenAddress& address) {
         door_.service(), std::move(*socket),
         [this](uint32_t kind, ByteReader& content) { take_frame(kind, content); },
         [this](const Status& why) { take_end(why); });
-    if (Status made = make_pairs(); !made) return fail(std::move(made));
+    Status made = make_pairs();
+    Offer own = offer();
+    if (!made) own.rails.clear();  // the peer learns whose failure follows
     ByteWriter content;
-    offer().write(content);
+    own.write(content);
     connection_->send(frame_hello, content);
     state_ = State::greeting;
+    if (!made) fail(std::move(made));
 }
 
 bool LinkSetup::adopt(std::unique_ptr<ControlConnection>& connection, const Offer& offer) {
@@ -81,6 +84,8 @@ bool LinkSetup::adopt(std::unique_ptr<ControlConnection>& connection, const Offe
     }
     dialing_.reset();
     connection_ = std::move(connection);
+    state_ = State::waiting;
+    if (offer.rails.empty()) return true;  // the reason follows
     if (Status answered = answer(offer); !answered) fail(std::move(answered));
     return true;
 }
@@ -131,15 +136,14 @@ Status LinkSetup::make_pair(size_t rail, size_t) {
         if (const int error = post_receives(*lane.pair, id, std::min(left, receives_at_once)))
             return weft::internal::fail(error::verbs_call, "{} refuses receive requests: {}", port.text(),
                                         errno_text(error));
-    lane.own = {.host = fmt::format("rank {} on {}", door_.rank(), host_name()),
-                .device = port.name,
-                .port = port.number,
-                .link_layer = port.attributes.link_layer,
-                .mtu = port.attributes.mtu,
-                .lid = port.attributes.lid,
-                .gid = {},
-                .pair = lane.pair->number(),
-                .sequence = first_sequence()};
+    lane.own.host = fmt::format("rank {} on {}", door_.rank(), host_name());
+    lane.own.device = port.name;
+    lane.own.port = port.number;
+    lane.own.link_layer = port.attributes.link_layer;
+    lane.own.mtu = port.attributes.mtu;
+    lane.own.lid = port.attributes.lid;
+    lane.own.pair = lane.pair->number();
+    lane.own.sequence = first_sequence();
     lanes_->push_back(std::move(lane));
     return ok();
 }

@@ -127,7 +127,7 @@ std::optional<Offer> Offer::read(ByteReader& from) {
     offer.peer_token = from.get<uint64_t>();
     offer.rank = from.get<int32_t>();
     const auto rails = from.get<uint32_t>();
-    if (rails < 1 || rails > rails_most) return {};
+    if (rails > rails_most) return {};
     offer.rails.resize(rails);
     for (RailOffer& rail : offer.rails)
         if (!read_rail(from, rail)) return {};

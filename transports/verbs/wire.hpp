@@ -86,7 +86,7 @@ struct Offer {
     static constexpr uint32_t expected_version = 1;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
-    std::vector<RailOffer> rails;
+    std::vector<RailOffer> rails;  // none: frame_failed follows
     // In an answer: for each rail that both have, the places of its GIDs in the answering and in the other list.
     std::vector<std::pair<uint32_t, uint32_t>> gids;
 
