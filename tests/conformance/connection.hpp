@@ -1,5 +1,7 @@
 // connection.hpp: a connection from rank 1 to rank 0 of a host segment of this process, over any transport.
 #pragma once
+#include <sched.h>
+
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -103,6 +105,7 @@ struct Connection {
             for (int attempt = 0; attempt < 1000; ++attempt) {
                 if (receive(number, bytes)) return true;
                 push();
+                if (attempt > 20) sched_yield();  // a transport with threads needs the processor
             }
             return false;
         });

@@ -203,7 +203,7 @@ TEST_CASE("an end that closes while the other waits ends the wait, after the las
     CHECK_THAT(seen.sentence(), Catch::Contains("from rank 1 "));
 }
 
-TEST_CASE("a port without a GID that fits is an error on both ranks", "[links]") {
+TEST_CASE("a port without the wanted GID is an error on both ranks", "[links]") {
     verbs::Settings settings = quick_settings();
     settings.gids.index = 77;
     const WithSettings held(settings);
@@ -211,8 +211,9 @@ TEST_CASE("a port without a GID that fits is an error on both ranks", "[links]")
     Line line = ranks.line(0, 2, 500);
     Ends ends;
     REQUIRE(eventually([&] { return look(line, ends), ends.both(); }));
-    CHECK_ERROR(ends.sender, "verbs.path");
-    CHECK_ERROR(ends.receiver, "verbs.path");
+    CHECK_ERROR(ends.sender, "option.value");
+    CHECK_ERROR(ends.receiver, "option.value");
+    CHECK_THAT(ends.sender.sentence(), Catch::Contains("77") && Catch::Contains("10.77.0.1"));
 }
 
 TEST_CASE("the network has a name if a port is active, and none is announced otherwise", "[links]") {

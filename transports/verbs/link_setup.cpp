@@ -97,8 +97,11 @@ Status LinkSetup::make_pairs() {
         const Port& port = door_.ports()[rail];
         auto gids = door_.devices().all()[port.device].context->gids(port.number);
         if (!gids) return gids.take_status();
-        const int index = door_.settings().gids.index;
-        if (index >= 0) std::erase_if(*gids, [&](const PortGid& gid) { return gid.index != index; });
+        // The peer may choose, and must not choose another one than the user wants.
+        const auto wanted = std::find_if(gids->begin(), gids->end(), [this](const PortGid& gid) {
+            return gid.index == door_.settings().gids.index;
+        });
+        if (wanted != gids->end()) *gids = {PortGid(*wanted)};
         gids_.push_back(std::move(*gids));
         for (int place = 0; place < door_.settings().pairs_per_rail; ++place) WEFT_TRY(make_pair(rail, size_t(place)));
     }

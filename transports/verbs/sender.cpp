@@ -54,6 +54,8 @@ void VerbsSender::append(const std::byte* data, const Registered* memory, const 
     ++state.next;
     if (state.link) [[likely]]
         state.link->post(state);
+    if (state.posted < state.next) [[unlikely]]  // credits may have come
+        endpoint_->poll();
     if (state.link && state.link->failed()) [[unlikely]]
         endpoint_->tell_failures();
 }
