@@ -122,6 +122,8 @@ class Link {
     // The first cause stays. `told`: the peer knows it already.
     void fail(Status why);
     bool failed() const { return !failure_.ok(); }
+    // Failed while the peer lived: messages may be lost.
+    bool lost() const { return failed() && ended_us_ == 0; }
     // The peer's process or endpoint has ended. What it sent before may still arrive for a moment.
     void peer_ended(Status why, int64_t now_us);
     bool peer_has_ended() const { return ended_us_ != 0; }

@@ -89,7 +89,9 @@ Result<bool> VerbsSender::post(const std::byte* data, const RegisteredMemory* me
 
 Result<bool> VerbsSender::progress() {
     endpoint_->poll();
-    flowing_ = !state_->through();
+    // After a failure requests end without having reached the peer.
+    const bool lost = state_->link && state_->link->lost();
+    flowing_ = lost || !state_->through();
     if (!flowing_) return true;
     if (Status why = failure(); !why) return why;
     return false;
