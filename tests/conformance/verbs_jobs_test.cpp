@@ -20,7 +20,7 @@ VerbsJob verbs_job(int ranks, std::vector<std::string> variables) {
     variables.push_back("WEFT_DEBUG=INFO");
     variables.push_back(std::string("WEFT_VERBS_LIBRARY=") + FAKE_IBVERBS_LIBRARY);
     const ProcessResult result =
-        run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), PLUGIN_WORKER}, std::move(variables));
+        run({WEFT_COMMAND, "run", "--no-kill", "-n", std::to_string(ranks), PLUGIN_WORKER}, std::move(variables));
     return {result.output, result.error};
 }
 
@@ -64,6 +64,16 @@ TEST_CASE("a request that fails is an error on every rank", "[verbs]") {
     CHECK(done.count("rank 1: ") == 1);
     CHECK(done.count(": ok") == 0);
     CHECK_THAT(done.said, Catch::Contains("verbs.completion"));
+}
+
+TEST_CASE("if a rank is killed, the other ranks return an error that names it", "[verbs]") {
+    const std::string killed = GENERATE("0", "2");
+    const VerbsJob done = verbs_job(3, {"KILLED_RANK=" + killed});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 0);
+    CHECK(done.count("rank " + killed + ": ") == 0);
+    CHECK(done.count(": host.lost: ") == 2);
+    CHECK(done.count("rank " + killed + " (pid ") == 2);
 }
 
 }  // namespace weft::internal::test
