@@ -45,7 +45,9 @@ struct Line {
     Status failure;  // of listen or connect
     uint64_t sent = 0, received = 0;
 
-    static std::byte byte_of(uint64_t number, size_t index) { return std::byte(number * 131 + index * 7 + (index >> 8)); }
+    static std::byte byte_of(uint64_t number, size_t index) {
+        return std::byte(number * 131 + index * 7 + (index >> 8));
+    }
     static size_t length_of(uint64_t number, size_t most) { return size_t(number * 2654435761u) % (most + 1); }
 
     // False: no credit. Throws its errors.
@@ -85,11 +87,8 @@ class TwoRanks {
     }
     const net::Identity& identity() const { return identity_; }
     ConnectionOptions options(int self, const Line& line) const {
-        return {.self = self,
-                .peer = 1 - self,
-                .depth = line.depth,
-                .slot_bytes = line.slot_bytes,
-                .identity = &identity_};
+        return {
+            .self = self, .peer = 1 - self, .depth = line.depth, .slot_bytes = line.slot_bytes, .identity = &identity_};
     }
     Line line(int from, int depth, size_t slot_bytes) const {
         Line made{.from = from, .depth = depth, .slot_bytes = slot_bytes, .receiver = {}, .sender = {}, .failure = {}};

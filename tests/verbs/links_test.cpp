@@ -44,11 +44,12 @@ bool is_about_rdma(const Status& status) {
 TEST_CASE("many connections of one link carry messages in both directions, and close in any order", "[links]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
-    const auto [statements, rails, pairs] = GENERATE(table<std::string, int, int>({{"reorder 1; hold 50; late 0", 1, 1},
-                                                                                   {"reorder 1; hold 300; late 200", 1, 1},
-                                                                                   {"reorder 0", 1, 1},
-                                                                                   {"reorder 1; hold 50; late 100", 2, 2},
-                                                                                   {"reorder 1; lose 20 3; lose 90 1", 1, 1}}));
+    const auto [statements, rails, pairs] =
+        GENERATE(table<std::string, int, int>({{"reorder 1; hold 50; late 0", 1, 1},
+                                               {"reorder 1; hold 300; late 200", 1, 1},
+                                               {"reorder 0", 1, 1},
+                                               {"reorder 1; hold 50; late 100", 2, 2},
+                                               {"reorder 1; lose 20 3; lose 90 1", 1, 1}}));
     INFO(statements << ", " << rails << " rails, " << pairs << " pairs");
     const int objects = fake_verbs().objects();
     {
@@ -64,7 +65,8 @@ TEST_CASE("many connections of one link carry messages in both directions, and c
         std::vector<Line> lines;
         const size_t count = 12;
         for (size_t i = 0; i < count; ++i)
-            lines.push_back(ranks.line(int(random() % 2), 1 + int(random() % 6), 1 + random() % (i % 3 ? 2'000 : 60'000)));
+            lines.push_back(
+                ranks.line(int(random() % 2), 1 + int(random() % 6), 1 + random() % (i % 3 ? 2'000 : 60'000)));
         for (const Line& line : lines) REQUIRE(line.failure.ok());
         const uint64_t messages = small() ? 60 : 400;
         size_t closed = 0;

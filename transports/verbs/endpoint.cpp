@@ -64,7 +64,8 @@ void Endpoint::drain() {
     const int64_t deadline = now_us() + drain_us;
     for (;;) {
         (void)poll();
-        const bool busy = std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->busy(); });
+        const bool busy =
+            std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->busy(); });
         if (!busy || now_us() > deadline) return;
         usleep(20);
     }

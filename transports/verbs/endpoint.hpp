@@ -18,7 +18,8 @@ namespace weft::internal::verbs {
 class Endpoint {
   public:
     static Result<std::shared_ptr<Endpoint>> of(const ConnectionOptions& options);
-    Endpoint(const Devices& devices, const Settings& settings, std::shared_ptr<Inbox> inbox, std::shared_ptr<Door> door);
+    Endpoint(const Devices& devices, const Settings& settings, std::shared_ptr<Inbox> inbox,
+             std::shared_ptr<Door> door);
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
     // Waits up to a second for messages that are on their way.

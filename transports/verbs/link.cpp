@@ -223,7 +223,8 @@ bool Link::take_part(Incoming& incoming, uint32_t word) {
 
 bool Link::take_credits(Outgoing& outgoing, uint32_t word) {
     const uint16_t more = uint16_t(Immediate::released_of(word) - uint16_t(outgoing.released));
-    if (outgoing.released + more > outgoing.posted) return damaged("credits for messages that were not sent", word), true;
+    if (outgoing.released + more > outgoing.posted)
+        return damaged("credits for messages that were not sent", word), true;
     outgoing.released += more;
     if (outgoing.posted < outgoing.next) post(outgoing);
     return true;
@@ -239,8 +240,8 @@ void Link::replenish(size_t place) {
 }
 
 void Link::damaged(const char* what, uint32_t word) {
-    fail(weft::internal::fail(error::internal_damaged, "rank {} announced {} to rank {} over verbs ({:#x})", peer_, what,
-                              self_, word)
+    fail(weft::internal::fail(error::internal_damaged, "rank {} announced {} to rank {} over verbs ({:#x})", peer_,
+                              what, self_, word)
              .about({.rank = peer_, .peer = self_}));
 }
 

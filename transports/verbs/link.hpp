@@ -82,9 +82,9 @@ struct Lane {
         Outgoing* of = nullptr;
         uint64_t message = 0;
     };
-    std::vector<Posted> ring;                               // by index modulo send_requests
-    uint64_t posted = 0, done = 0, signalled = 0;           // indexes; requests before `signalled` will complete
-    int taken = 0;                                          // receive requests to post again
+    std::vector<Posted> ring;                      // by index modulo send_requests
+    uint64_t posted = 0, done = 0, signalled = 0;  // indexes; requests before `signalled` will complete
+    int taken = 0;                                 // receive requests to post again
     bool full() const { return posted - done >= uint64_t(send_requests); }
 };
 

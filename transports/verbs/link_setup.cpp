@@ -60,8 +60,7 @@ void LinkSetup::dialed(Result<Fd> socket, const ListenAddress& address) {
         return fail(weft::internal::fail(socket.status(), "rank {} has no connection to rank {}: {}", door_.rank(),
                                          peer_, socket.status().sentence()));
     connection_ = std::make_unique<ControlConnection>(
-        door_.service(), std::move(*socket),
-        [this](uint32_t kind, ByteReader& content) { take_frame(kind, content); },
+        door_.service(), std::move(*socket), [this](uint32_t kind, ByteReader& content) { take_frame(kind, content); },
         [this](const Status& why) { take_end(why); });
     Status made = make_pairs();
     Offer own = offer();
@@ -197,8 +196,10 @@ Status LinkSetup::accept_answer(const Offer& answer) {
         chosen.emplace_back(own, peers);
     }
     if (!right)
-        return weft::internal::fail(error::internal_damaged, "rank {} answers rank {}'s offer of RDMA with numbers that "
-                                    "cannot be right", peer_, door_.rank());
+        return weft::internal::fail(error::internal_damaged,
+                                    "rank {} answers rank {}'s offer of RDMA with numbers that "
+                                    "cannot be right",
+                                    peer_, door_.rank());
     use_gids(answer, chosen);
     begin_receiving();
     return ok();
@@ -223,19 +224,18 @@ void LinkSetup::use_gids(const Offer& peer, const std::vector<std::pair<size_t, 
 
 void LinkSetup::begin_receiving() {
     state_ = State::connecting;
-    const Status started = run_detached(
-        "weft-rdma", [this, alive = alive_, lanes = lanes_, path = door_.settings().path,
-                      dispatcher = door_.dispatcher()] {
-            Status status;
-            for (Lane& lane : *lanes) {
-                status = lane.pair->receive_from(lane.own, lane.peer, path);
-                if (status) status = lane.pair->begin_sending(lane.own, path);
-                if (!status) break;
-            }
-            dispatcher->service().post([this, alive, lanes, failure = status.failure()] {
-                if (*alive) received(failure.id == ErrorId::none ? ok() : Status(failure));
-            });
+    const Status started = run_detached("weft-rdma", [this, alive = alive_, lanes = lanes_,
+                                                      path = door_.settings().path, dispatcher = door_.dispatcher()] {
+        Status status;
+        for (Lane& lane : *lanes) {
+            status = lane.pair->receive_from(lane.own, lane.peer, path);
+            if (status) status = lane.pair->begin_sending(lane.own, path);
+            if (!status) break;
+        }
+        dispatcher->service().post([this, alive, lanes, failure = status.failure()] {
+            if (*alive) received(failure.id == ErrorId::none ? ok() : Status(failure));
         });
+    });
     if (!started) fail(started.copy());
 }
 
@@ -314,16 +314,17 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
         case frame_failed: {
             const Failure failure = content.get_failure();
             return fail_locally(Status(
-                Failure{failure.id, fmt::format("rank {} gave up its link to rank {}: {}", peer_, door_.rank(),
-                                                failure.sentence),
+                Failure{failure.id,
+                        fmt::format("rank {} gave up its link to rank {}: {}", peer_, door_.rank(), failure.sentence),
                         {.rank = peer_, .peer = door_.rank()}}));
         }
         case frame_bye:
             return take_end(weft::internal::fail(error::verbs_broken, "rank {} has closed its connections", peer_));
         default: break;
     }
-    fail(weft::internal::fail(error::internal_damaged, "rank {} got a frame of kind {} from rank {} that it cannot read",
-                              door_.rank(), kind, peer_)
+    fail(weft::internal::fail(error::internal_damaged,
+                              "rank {} got a frame of kind {} from rank {} that it cannot read", door_.rank(), kind,
+                              peer_)
              .about({.rank = peer_, .peer = door_.rank()}));
 }
 
@@ -370,8 +371,9 @@ void LinkSetup::take_end(const Status& why) {
     const Status cause = why.copy();
     connection_.reset();
     if (state_ == State::failed) return;
-    const Status ending = weft::internal::fail(error::verbs_broken, "the link from rank {} to rank {} over verbs ended: {}",
-                                               peer_, door_.rank(), cause.ok() ? "the peer closed it" : cause.sentence());
+    const Status ending =
+        weft::internal::fail(error::verbs_broken, "the link from rank {} to rank {} over verbs ended: {}", peer_,
+                             door_.rank(), cause.ok() ? "the peer closed it" : cause.sentence());
     if (state_ != State::up) return fail_locally(ending);
     door_.tell([link = index_, failure = ending.failure()](Endpoint& endpoint) {
         if (Link* of = endpoint.link(link)) of->peer_ended(Status(failure), now_us());

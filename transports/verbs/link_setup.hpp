@@ -66,11 +66,11 @@ class LinkSetup {
     std::unique_ptr<AsyncConnect> dialing_;
     std::unique_ptr<ControlConnection> connection_;
     uint64_t retry_timer_ = 0;
-    std::vector<std::vector<PortGid>> gids_;            // by rail
-    std::shared_ptr<std::vector<Lane>> lanes_;          // until the link is up; shared with the thread that connects them
+    std::vector<std::vector<PortGid>> gids_;    // by rail
+    std::shared_ptr<std::vector<Lane>> lanes_;  // until the link is up; shared with the thread that connects them
     bool own_ready_ = false, peer_ready_ = false;
-    std::vector<Wanted> wanted_;                        // not asked for yet
-    std::vector<std::shared_ptr<Outgoing>> outgoing_;   // by connection
+    std::vector<Wanted> wanted_;                       // not asked for yet
+    std::vector<std::shared_ptr<Outgoing>> outgoing_;  // by connection
     Status failure_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

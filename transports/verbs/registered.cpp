@@ -24,8 +24,8 @@ Result<std::unique_ptr<SlotMemory>> SlotMemory::make(const Devices& devices, siz
     made->memory_.reset(static_cast<std::byte*>(aligned_alloc(page, whole)));
     if (!made->memory_) return fail(error::memory_exhausted, "there is no memory for slots of {} bytes", bytes);
     memset(made->memory_.get(), 0, whole);
-    auto registered = Registered::make(
-        devices, {.data = made->memory_.get(), .bytes = whole, .kind = RangeKind::slots}, access);
+    auto registered =
+        Registered::make(devices, {.data = made->memory_.get(), .bytes = whole, .kind = RangeKind::slots}, access);
     if (!registered) return registered.take_status();
     made->registered_ = std::move(*registered);
     return made;

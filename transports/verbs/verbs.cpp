@@ -13,8 +13,8 @@ namespace {
 class VerbsTransport final : public Transport {
   public:
     VerbsTransport()
-        : Transport("verbs", capabilities(Capability::posts, Capability::registers, Capability::sleeps,
-                                          Capability::remote)) {}
+        : Transport("verbs",
+                    capabilities(Capability::posts, Capability::registers, Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
@@ -70,11 +70,12 @@ Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions
 Result<std::unique_ptr<Sender>> VerbsTransport::connect(const ConnectionOptions& options, const Blob& address) const {
     const auto listen_address = ListenAddress::of(address);
     if (!listen_address || listen_address->depth != options.depth || listen_address->slot_bytes != options.slot_bytes)
-        return fail(error::mismatch_algorithm,
-                    "rank {} listens to rank {} over verbs with {} slots of {} bytes, but rank {} expects {} of {}: the "
-                    "ranks chose differently",
-                    options.peer, options.self, listen_address ? listen_address->depth : 0,
-                    listen_address ? listen_address->slot_bytes : 0, options.self, options.depth, options.slot_bytes)
+        return fail(
+                   error::mismatch_algorithm,
+                   "rank {} listens to rank {} over verbs with {} slots of {} bytes, but rank {} expects {} of {}: the "
+                   "ranks chose differently",
+                   options.peer, options.self, listen_address ? listen_address->depth : 0,
+                   listen_address ? listen_address->slot_bytes : 0, options.self, options.depth, options.slot_bytes)
             .about({.rank = options.peer, .peer = options.self});
     auto endpoint = Endpoint::of(options);
     if (!endpoint) return endpoint.take_status();
@@ -96,7 +97,8 @@ Result<std::unique_ptr<Sender>> VerbsTransport::connect(const ConnectionOptions&
 Result<std::unique_ptr<RegisteredMemory>> VerbsTransport::register_memory(const MemoryRange& range) const {
     const auto devices = Devices::of_process();
     if (!devices) return devices.status().copy();
-    auto registered = Registered::make(**devices, range, access::local_write | access::remote_write | access::remote_read);
+    auto registered =
+        Registered::make(**devices, range, access::local_write | access::remote_write | access::remote_read);
     if (!registered) return registered.take_status();
     return std::unique_ptr<RegisteredMemory>(std::move(*registered));
 }
