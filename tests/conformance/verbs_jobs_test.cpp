@@ -1,4 +1,4 @@
-// verbs_jobs_test.cpp: jobs of several simulated hosts over the fake libibverbs, and what happens where RDMA is missing.
+// verbs_jobs_test.cpp: jobs of several simulated hosts over the fake libibverbs, with RDMA missing or failing, too.
 #include <string>
 
 #include "tests/catch.hpp"

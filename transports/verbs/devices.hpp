@@ -46,7 +46,7 @@ class Devices {
     std::vector<Device> all_;
 };
 
-// What the network of these ports is called by all hosts on it; never 0.
+// The number of these ports' network, which is equal on all its hosts; never 0.
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
 bool is_active(const abi::PortAttributes& attributes);
 

@@ -48,24 +48,24 @@ Endpoint::Endpoint(const Devices& devices, const Settings& settings, std::shared
 Endpoint::~Endpoint() {
     if (process_ != process_token()) {
         // A child after fork: the queue pairs belong to the parent.
-        for (auto& link : links_) (void)link.release();
-        for (auto& queue : queues_) (void)new std::shared_ptr<CompletionQueue>(std::move(queue));
-        for (auto& incoming : closed_) (void)new std::shared_ptr<Incoming>(std::move(incoming));
+        for (auto& link : table_.links) (void)link.release();
+        for (auto& queue : table_.queues) (void)new std::shared_ptr<CompletionQueue>(std::move(queue));
+        for (auto& incoming : table_.closed) (void)new std::shared_ptr<Incoming>(std::move(incoming));
         (void)new std::shared_ptr<Door>(std::move(door_));
         return;
     }
     drain();
     door_->end();
     take_news();  // frees what was on its way to this endpoint
-    links_.clear();
+    table_.links.clear();
 }
 
 void Endpoint::drain() {
     const int64_t deadline = now_us() + drain_us;
     for (;;) {
         (void)poll();
-        const bool busy =
-            std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->busy(); });
+        const bool busy = std::any_of(table_.links.begin(), table_.links.end(),
+                                      [](const auto& link) { return link && link->busy(); });
         if (!busy || now_us() > deadline) return;
         usleep(20);
     }
@@ -86,32 +86,21 @@ void Endpoint::connect(const ListenAddress& address, std::shared_ptr<Outgoing> o
 }
 
 void Endpoint::close(std::shared_ptr<Outgoing> outgoing) {
-    inbox_->post([outgoing](Endpoint&) {
+    inbox_->post([outgoing](LinkTable&) {
         outgoing->closed = true;
         if (outgoing->link) outgoing->link->release_closed();
     });
 }
 
 void Endpoint::close(std::shared_ptr<Incoming> incoming) {
-    inbox_->post([incoming](Endpoint& endpoint) {
+    inbox_->post([incoming](LinkTable& table) {
         incoming->closed = true;
-        endpoint.closed_.push_back(incoming);
+        table.closed.push_back(incoming);
     });
 }
 
-void Endpoint::add(std::unique_ptr<Link> link) {
-    for (const Lane& lane : link->lanes())
-        if (std::find(queues_.begin(), queues_.end(), lane.queue) == queues_.end()) queues_.push_back(lane.queue);
-    const size_t index = link->index();
-    if (index >= links_.size()) {
-        links_.resize(index + 1);
-        told_.resize(index + 1);
-    }
-    links_[index] = std::move(link);
-}
-
 bool Endpoint::take_news() {
-    inbox_->run(*this);
+    inbox_->run(table_);
     tell_failures();
     return true;
 }
@@ -119,10 +108,10 @@ bool Endpoint::take_news() {
 bool Endpoint::poll() {
     bool any = inbox_->any() && take_news();
     abi::Completion completions[completions_at_once];
-    for (size_t i = 0; i < queues_.size(); ++i) {
-        const int count = queues_[i]->poll(completions, completions_at_once);
+    for (size_t i = 0; i < table_.queues.size(); ++i) {
+        const int count = table_.queues[i]->poll(completions, completions_at_once);
         if (count < 0) {
-            fail_queue(*queues_[i]);
+            fail_queue(*table_.queues[i]);
             any = true;
         }
         for (int each = 0; each < count; ++each) any = take(completions[each]) || any;
@@ -131,11 +120,11 @@ bool Endpoint::poll() {
 }
 
 bool Endpoint::take(const abi::Completion& completion) {
-    Link* link = this->link(RequestId::link(completion.wr_id));
+    Link* link = table_.link(RequestId::link(completion.wr_id));
     // The news about a link or a connection are posted before its peer can send.
     if (inbox_->any()) [[unlikely]] {
         take_news();
-        link = this->link(RequestId::link(completion.wr_id));
+        link = table_.link(RequestId::link(completion.wr_id));
     }
     if (link == nullptr) return false;
     const bool goes_on = link->take(completion);
@@ -145,15 +134,16 @@ bool Endpoint::take(const abi::Completion& completion) {
 }
 
 void Endpoint::tell_failures() {
-    for (size_t index = 0; index < links_.size(); ++index) {
-        if (!links_[index] || !links_[index]->failed() || told_[index]) continue;
+    told_.resize(table_.links.size());
+    for (size_t index = 0; index < table_.links.size(); ++index) {
+        if (!table_.links[index] || !table_.links[index]->failed() || told_[index]) continue;
         told_[index] = true;
-        door_->tell_failure(uint32_t(index), links_[index]->failure().copy());
+        door_->tell_failure(uint32_t(index), table_.links[index]->failure().copy());
     }
 }
 
 void Endpoint::fail_queue(const CompletionQueue& queue) {
-    for (const auto& link : links_) {
+    for (const auto& link : table_.links) {
         if (!link) continue;
         for (const Lane& lane : link->lanes())
             if (lane.queue.get() == &queue)
@@ -164,18 +154,18 @@ void Endpoint::fail_queue(const CompletionQueue& queue) {
 }
 
 void Endpoint::add_wakeups(Wakeups& wakeups) {
-    for (const auto& link : links_)
+    for (const auto& link : table_.links)
         if (link && link->waits_for_late_data()) wakeups.by_time = true;
     // A completion that came before the queue was armed gives no signal, so poll until there is none.
     for (bool quiet = false; !quiet;) {
         quiet = true;
-        for (const auto& queue : queues_) {
+        for (const auto& queue : table_.queues) {
             queue->take_signals();
             if (const Status armed = queue->arm(); !armed) wakeups.by_time = true;
         }
         abi::Completion completion;
-        for (size_t i = 0; i < queues_.size(); ++i)
-            while (queues_[i]->poll(&completion, 1) > 0) {
+        for (size_t i = 0; i < table_.queues.size(); ++i)
+            while (table_.queues[i]->poll(&completion, 1) > 0) {
                 quiet = false;
                 if (take(completion)) wakeups.ready = true;
             }
@@ -190,7 +180,7 @@ void Endpoint::add_wakeups(Wakeups& wakeups) {
     for (const pollfd& each : wakeups.descriptors)
         if (each.fd == inbox_->descriptor()) return;
     wakeups.descriptors.push_back({inbox_->descriptor(), POLLIN, 0});
-    for (const auto& queue : queues_) wakeups.descriptors.push_back({queue->fd(), POLLIN, 0});
+    for (const auto& queue : table_.queues) wakeups.descriptors.push_back({queue->fd(), POLLIN, 0});
 }
 
 }  // namespace weft::internal::verbs

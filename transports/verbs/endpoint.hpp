@@ -1,20 +1,18 @@
-// endpoint.hpp: what one rank of a communicator has over verbs: its door, its completion queues and its links.
+// endpoint.hpp: the resources of one rank of a communicator: its door, its completion queues and its links.
 #pragma once
 #include <atomic>
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "src/base/wakeups.hpp"
 #include "transports/verbs/door.hpp"
 #include "transports/verbs/inbox.hpp"
-#include "transports/verbs/link.hpp"
+#include "transports/verbs/link_table.hpp"
 
 namespace weft::internal::verbs {
 
-// One for each communicator, rank and driving thread. Shared by the ends of its connections; it ends with the last one.
-// of() and the functions that make or close connections are thread-safe. poll() and the functions below it belong to
-// the driving thread.
+// One for each communicator, rank and driving thread. The ends of its connections share it, and it ends with the last
+// one. The functions of the first group are thread-safe. The second group, from poll() on, belongs to the driving thread.
 class Endpoint {
   public:
     static Result<std::shared_ptr<Endpoint>> of(const ConnectionOptions& options);
@@ -36,9 +34,6 @@ class Endpoint {
     bool poll();
     // Prepares a sleep: polls after it has armed. `wakeups` gets the descriptors that end the sleep.
     void add_wakeups(Wakeups& wakeups);
-    // What news do.
-    void add(std::unique_ptr<Link> link);
-    Link* link(uint32_t index) { return index < links_.size() ? links_[index].get() : nullptr; }
     // The peer is told the reason of a failure that this side found.
     void tell_failures();
 
@@ -55,11 +50,8 @@ class Endpoint {
     std::shared_ptr<Door> door_;
     std::atomic<uint32_t> next_number_{0};
 
-    std::vector<std::shared_ptr<CompletionQueue>> queues_;
-    std::vector<std::unique_ptr<Link>> links_;  // by index; null: not connected yet
-    std::vector<bool> told_;                    // likewise: the door knows that the link failed
-    // Memory of receivers, until all queue pairs are gone.
-    std::vector<std::shared_ptr<Incoming>> closed_;
+    LinkTable table_;
+    std::vector<bool> told_;  // by link: the door knows that it failed
 };
 
 }  // namespace weft::internal::verbs

@@ -9,12 +9,12 @@
 
 namespace weft::internal::verbs {
 
-class Endpoint;
+struct LinkTable;
 
 // Thread-safe, except run().
 class Inbox {
   public:
-    using News = std::function<void(Endpoint&)>;
+    using News = std::function<void(LinkTable&)>;
     explicit Inbox(Fd event) : event_(std::move(event)) {}
 
     void post(News news) {
@@ -27,7 +27,7 @@ class Inbox {
     }
     bool any() const { return any_.load(std::memory_order_acquire); }
     // In the order of posting.
-    void run(Endpoint& endpoint) {
+    void run(LinkTable& table) {
         std::vector<News> all;
         any_.store(false, std::memory_order_relaxed);
         drain_event(event_);
@@ -35,7 +35,7 @@ class Inbox {
             std::lock_guard lock(mutex_);
             all.swap(news_);
         }
-        for (const News& each : all) each(endpoint);
+        for (const News& each : all) each(table);
     }
     // Readable while there are news.
     int descriptor() const { return event_.number(); }

@@ -29,16 +29,6 @@ void put(std::vector<std::shared_ptr<T>>& all, uint32_t index, std::shared_ptr<T
 
 }  // namespace
 
-int post_receives(QueuePair& pair, uint64_t id, int count) {
-    std::array<abi::ReceiveRequest, receives_at_once> list{};
-    for (int i = 0; i < count; ++i) {
-        list[size_t(i)].wr_id = id;
-        list[size_t(i)].next = i + 1 < count ? &list[size_t(i) + 1] : nullptr;
-    }
-    abi::ReceiveRequest* failed = nullptr;
-    return count > 0 ? pair.post(&list[0], &failed) : 0;
-}
-
 Link::Link(uint32_t index, int self, int peer, const Settings& settings, std::vector<Lane> lanes)
     : index_(index),
       self_(self),
@@ -64,8 +54,8 @@ Outgoing* Link::outgoing(uint32_t connection) const { return at(outgoing_, conne
 Incoming* Link::incoming(uint32_t connection) const { return at(incoming_, connection); }
 
 void Link::post(Outgoing& outgoing) {
-    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.depth && failure_.ok() &&
-           ended_us_ == 0)
+    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth &&
+           failure_.ok() && ended_us_ == 0)
         if (!post_message(outgoing)) return;
 }
 
@@ -119,7 +109,7 @@ bool Link::post_part(Outgoing& outgoing, size_t place, const Part& part, bool wi
     request.send_flags =
         send_flag::signaled | (bytes <= uint64_t(lane.pair->inline_bytes()) ? send_flag::inline_data : 0);
     request.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, parts));
-    request.remote_addr = outgoing.slots.address + number % outgoing.depth * outgoing.stride +
+    request.remote_addr = outgoing.slots.address + number % outgoing.shape.depth * outgoing.shape.stride +
                           (with_header ? 0 : sizeof(MessageHeader) + part.offset);
     request.rkey = outgoing.slots.keys[lane.rail];
     abi::SendRequest* failed = nullptr;
@@ -214,8 +204,8 @@ bool Link::take_received(Lane&, uint32_t word) {
 
 bool Link::take_part(Incoming& incoming, uint32_t word) {
     const uint64_t ahead = uint8_t(Immediate::message_of(word) - uint8_t(incoming.released));
-    if (ahead >= incoming.depth) return damaged("a message beyond its slots", word), true;
-    int& left = incoming.parts_left[size_t((incoming.released + ahead) % incoming.depth)];
+    if (ahead >= incoming.shape.depth) return damaged("a message beyond its slots", word), true;
+    int& left = incoming.parts_left[size_t((incoming.released + ahead) % incoming.shape.depth)];
     if (left == 0) return damaged("a part of a message that is complete", word), true;
     left = left == Incoming::empty ? Immediate::parts_of(word) - 1 : left - 1;
     return left == 0;

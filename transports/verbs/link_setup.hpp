@@ -1,21 +1,17 @@
-// link_setup.hpp: how two endpoints make a link: a socket between their doors, the exchange of ports and queue pairs, and
-// the change of the queue pairs to the state in which they send. The socket stays open: its end says that the peer is
-// dead.
+// link_setup.hpp: how two endpoints make a link. They exchange ports and queue pairs over a socket between their doors.
+// The socket stays open: its end says that the peer is dead.
 #pragma once
 #include <memory>
 #include <vector>
 
-#include "src/control/control_connection.hpp"
-#include "transports/verbs/link.hpp"
+#include "transports/verbs/new_lanes.hpp"
 
 namespace weft::internal::verbs {
-
-class Door;
 
 // Owned by a door. Thread-bound to the service thread. The change that may block for seconds runs on a thread of its own.
 class LinkSetup {
   public:
-    LinkSetup(Door& door, uint32_t index, uint64_t peer_token, int peer);
+    LinkSetup(Site& site, uint32_t index, uint64_t peer_token, int peer);
     LinkSetup(const LinkSetup&) = delete;
     LinkSetup& operator=(const LinkSetup&) = delete;
     ~LinkSetup();
@@ -41,12 +37,8 @@ class LinkSetup {
         uint32_t number;
         std::shared_ptr<Outgoing> outgoing;
     };
-    Status make_pairs();
-    Status make_pair(size_t rail, size_t place);
-    Offer offer() const;
     Status answer(const Offer& offer);
     Status accept_answer(const Offer& answer);
-    void use_gids(const Offer& peer, const std::vector<std::pair<size_t, size_t>>& gids);
     void begin_receiving();
     void received(const Status& status);
     void go_up();
@@ -55,10 +47,11 @@ class LinkSetup {
     void take_slots(Slots slots);
     void take_refusal(ByteReader& content);
     void send_failure(uint32_t kind, const Status& why);
+    std::vector<std::shared_ptr<Incoming>> listening_receivers() const;
     void fail_locally(const Status& why);
     void dialed(Result<Fd> socket, const ListenAddress& address);
 
-    Door& door_;
+    Site& site_;
     const uint32_t index_;
     const uint64_t peer_token_;
     const int peer_;
@@ -66,8 +59,7 @@ class LinkSetup {
     std::unique_ptr<AsyncConnect> dialing_;
     std::unique_ptr<ControlConnection> connection_;
     uint64_t retry_timer_ = 0;
-    std::vector<std::vector<PortGid>> gids_;    // by rail
-    std::shared_ptr<std::vector<Lane>> lanes_;  // until the link is up; shared with the thread that connects them
+    NewLanes new_lanes_;
     bool own_ready_ = false, peer_ready_ = false;
     std::vector<Wanted> wanted_;                       // not asked for yet
     std::vector<std::shared_ptr<Outgoing>> outgoing_;  // by connection

@@ -6,19 +6,19 @@ Status VerbsReceiver::failure() {
     const Status* why = &state_->failure;
     if (why->ok() && state_->link) why = &state_->link->failure();
     if (why->ok()) return ok();
-    return fail(*why, "rank {} cannot receive from rank {} over verbs: {}", state_->self, state_->peer,
+    return fail(*why, "rank {} cannot receive from rank {} over verbs: {}", state_->shape.self, state_->shape.peer,
                 why->sentence());
 }
 
 Status VerbsReceiver::damaged(const MessageHeader& header) const {
     if (header.magic == MessageHeader::expected_magic && header.number == state_->released)
         return fail(error::internal_damaged, "rank {} got a message from rank {} that claims {} bytes; slots hold {}",
-                    state_->self, state_->peer, header.bytes, state_->slot_bytes)
-            .about({.rank = state_->peer, .peer = state_->self});
+                    state_->shape.self, state_->shape.peer, header.bytes, state_->shape.slot_bytes)
+            .about({.rank = state_->shape.peer, .peer = state_->shape.self});
     return fail(error::internal_damaged,
-                "rank {} expected message {} from rank {} and got one numbered {}: the data is damaged", state_->self,
-                state_->released, state_->peer, header.number)
-        .about({.rank = state_->peer, .peer = state_->self});
+                "rank {} expected message {} from rank {} and got one numbered {}: the data is damaged",
+                state_->shape.self, state_->released, state_->shape.peer, header.number)
+        .about({.rank = state_->shape.peer, .peer = state_->shape.self});
 }
 
 Result<Slot> VerbsReceiver::receive(SlotInfo& info) {
@@ -33,15 +33,15 @@ Result<Slot> VerbsReceiver::receive(SlotInfo& info) {
     std::byte* const slot = state.slot(state.released);
     const MessageHeader& header = *reinterpret_cast<const MessageHeader*>(slot);
     if (header.magic != MessageHeader::expected_magic || header.number != state.released ||
-        header.bytes > state.slot_bytes) [[unlikely]]
+        header.bytes > state.shape.slot_bytes) [[unlikely]]
         return damaged(header);
     info = {.bytes = header.bytes, .operation = header.operation, .fingerprint = header.fingerprint};
-    return Slot{slot + sizeof(MessageHeader), state.slot_bytes};
+    return Slot{slot + sizeof(MessageHeader), state.shape.slot_bytes};
 }
 
 Status VerbsReceiver::release() {
     Incoming& state = *state_;
-    state.parts_left[size_t(state.released % state.depth)] = Incoming::empty;
+    state.parts_left[size_t(state.released % state.shape.depth)] = Incoming::empty;
     ++state.released;
     if (state.link == nullptr) return ok();
     state.link->post_credits(state);

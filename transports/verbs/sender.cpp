@@ -24,13 +24,14 @@ Status VerbsSender::failure() {
     const Status* why = &state_->failure;
     if (why->ok() && state_->link) why = &state_->link->failure();
     if (why->ok()) return ok();
-    return fail(*why, "rank {} cannot send to rank {} over verbs: {}", state_->self, state_->peer, why->sentence());
+    return fail(*why, "rank {} cannot send to rank {} over verbs: {}", state_->shape.self, state_->shape.peer,
+                why->sentence());
 }
 
 Status VerbsSender::check(const SlotInfo& info) const {
-    if (info.bytes <= state_->slot_bytes) return ok();
-    return fail(error::internal_state, "rank {} would send {} bytes to rank {} in a slot of {}", state_->self,
-                info.bytes, state_->peer, state_->slot_bytes);
+    if (info.bytes <= state_->shape.slot_bytes) return ok();
+    return fail(error::internal_state, "rank {} would send {} bytes to rank {} in a slot of {}", state_->shape.self,
+                info.bytes, state_->shape.peer, state_->shape.slot_bytes);
 }
 
 Result<bool> VerbsSender::has_room() {
@@ -64,7 +65,7 @@ Result<Slot> VerbsSender::acquire() {
     auto room = has_room();
     if (!room) return room.take_status();
     if (!*room) return Slot{};
-    return Slot{state_->slot(state_->next) + sizeof(MessageHeader), state_->slot_bytes};
+    return Slot{state_->slot(state_->next) + sizeof(MessageHeader), state_->shape.slot_bytes};
 }
 
 Status VerbsSender::publish(const SlotInfo& info) {
@@ -78,7 +79,7 @@ Result<bool> VerbsSender::post(const std::byte* data, const RegisteredMemory* me
     WEFT_TRY(check(info));
     if (!memory->holds(data, info.bytes))
         return fail(error::internal_state, "rank {} would send {} bytes to rank {} from memory that is not registered",
-                    state_->self, info.bytes, state_->peer);
+                    state_->shape.self, info.bytes, state_->shape.peer);
     auto room = has_room();
     if (!room || !*room) return room;
     append(data, static_cast<const Registered*>(memory), info);

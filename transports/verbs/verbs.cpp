@@ -52,14 +52,9 @@ Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions
     auto endpoint = Endpoint::of(options);
     if (!endpoint) return endpoint.take_status();
     auto incoming = std::make_shared<Incoming>();
-    incoming->self = options.self;
-    incoming->peer = options.peer;
-    incoming->channel = options.channel;
-    incoming->depth = uint64_t(options.depth);
-    incoming->slot_bytes = options.slot_bytes;
-    incoming->stride = stride_of(options.slot_bytes);
+    incoming->shape = Shape::of(options);
     incoming->parts_left.assign(size_t(options.depth), Incoming::empty);
-    auto memory = SlotMemory::make((*endpoint)->devices(), incoming->stride * size_t(options.depth),
+    auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride * size_t(options.depth),
                                    access::local_write | access::remote_write);
     if (!memory) return memory.take_status();
     incoming->memory = std::move(*memory);
@@ -80,14 +75,9 @@ Result<std::unique_ptr<Sender>> VerbsTransport::connect(const ConnectionOptions&
     auto endpoint = Endpoint::of(options);
     if (!endpoint) return endpoint.take_status();
     auto outgoing = std::make_shared<Outgoing>();
-    outgoing->self = options.self;
-    outgoing->peer = options.peer;
-    outgoing->channel = options.channel;
-    outgoing->depth = uint64_t(options.depth);
-    outgoing->slot_bytes = options.slot_bytes;
-    outgoing->stride = stride_of(options.slot_bytes);
+    outgoing->shape = Shape::of(options);
     outgoing->messages.resize(size_t(outgoing->window()));
-    auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->stride * size_t(outgoing->window()), 0);
+    auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->shape.stride * size_t(outgoing->window()), 0);
     if (!memory) return memory.take_status();
     outgoing->memory = std::move(*memory);
     (*endpoint)->connect(*listen_address, outgoing);

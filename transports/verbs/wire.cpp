@@ -13,7 +13,7 @@ constexpr size_t address_words = 4;          // words before the addresses
 constexpr size_t address_bytes = (Blob::of_transport - address_words) * sizeof(uint64_t);
 constexpr uint32_t rails_most = 64, gids_most = 1'024, pairs_most = 64;
 
-void write_gid(ByteWriter& to, const PortGid& gid) {
+void put_gid(ByteWriter& to, const PortGid& gid) {
     to.put(gid.bytes);
     to.put(int32_t(gid.index));
     to.put(int32_t(gid.type));
@@ -22,7 +22,7 @@ void write_gid(ByteWriter& to, const PortGid& gid) {
     to.put(int32_t(gid.prefix_bits));
 }
 
-PortGid read_gid(ByteReader& from) {
+PortGid gid_of(ByteReader& from) {
     PortGid gid;
     gid.bytes = from.get<std::array<uint8_t, 16>>();
     gid.index = from.get<int32_t>();
@@ -42,7 +42,7 @@ void write_rail(ByteWriter& to, const RailOffer& rail) {
     to.put(rail.end.lid);
     to.put(uint8_t(rail.end.needs_grh));
     to.put(uint32_t(rail.gids.size()));
-    for (const PortGid& gid : rail.gids) write_gid(to, gid);
+    for (const PortGid& gid : rail.gids) put_gid(to, gid);
     to.put(uint32_t(rail.pairs.size()));
     for (const RailOffer::Pair& pair : rail.pairs) to.put(pair);
 }
@@ -58,7 +58,7 @@ bool read_rail(ByteReader& from, RailOffer& rail) {
     rail.end.needs_grh = from.get<uint8_t>() != 0;
     const auto gids = from.get<uint32_t>();
     if (gids > gids_most) return false;
-    for (uint32_t i = 0; i < gids && from.ok(); ++i) rail.gids.push_back(read_gid(from));
+    for (uint32_t i = 0; i < gids && from.ok(); ++i) rail.gids.push_back(gid_of(from));
     const auto pairs = from.get<uint32_t>();
     if (pairs > pairs_most) return false;
     for (uint32_t i = 0; i < pairs && from.ok(); ++i) rail.pairs.push_back(from.get<RailOffer::Pair>());

@@ -1,4 +1,4 @@
-// wire.hpp: what two processes tell each other: the receiver's address, the frames that make a link, the header of a
+// wire.hpp: the data that two processes exchange: the receiver's address, the frames that make a link, the header of a
 // message, and the immediate data of its writes.
 #pragma once
 #include <cstdint>
