@@ -76,4 +76,12 @@ TEST_CASE("if a rank is killed, the other ranks return an error that names it", 
     CHECK(done.count("rank " + killed + " (pid ") == 2);
 }
 
+TEST_CASE("a link that goes down is told in the log, and is an error on every rank", "[verbs]") {
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=down_status 2; after 40 port fake0 down"});
+    INFO(done.said << done.log);
+    CHECK(done.count("rank 0: verbs.") == 1);
+    CHECK(done.count("rank 1: verbs.") == 1);
+    CHECK_THAT(done.log, Catch::Contains("port 1 of fake0: the link is down"));
+}
+
 }  // namespace weft::internal::test

@@ -173,7 +173,7 @@ TEST_CASE("if the kernel pins no more memory, the error says what to do", "[link
     CHECK_THAT(line.failure.sentence(), Catch::Contains("ulimit -l unlimited"));
 }
 
-TEST_CASE("a removed device is an error on both ranks", "[links]") {
+TEST_CASE("a port that goes down is an error on both ranks", "[links]") {
     const TwoRanks ranks;
     Line line = ranks.line(0, 2, 500);
     REQUIRE(line.send());

@@ -11,6 +11,8 @@ Result<std::shared_ptr<Door>> Door::open(const net::Identity& identity, int rank
                                          std::shared_ptr<Inbox> inbox) {
     auto dispatcher = AcceptDispatcher::of_process();
     if (!dispatcher) return dispatcher.take_status();
+    auto events = EventLog::of_process(devices);
+    if (!events) return events.take_status();
     std::shared_ptr<Door> door(new Door(Site{.identity = identity,
                                              .rank = rank,
                                              .devices = devices,
@@ -18,7 +20,8 @@ Result<std::shared_ptr<Door>> Door::open(const net::Identity& identity, int rank
                                              .ports = std::move(ports),
                                              .inbox = std::move(inbox),
                                              .dispatcher = std::move(*dispatcher),
-                                             .token = make_token()}));
+                                             .token = make_token(),
+                                             .events = std::move(*events)}));
     door->site_.service().post([door] { door->begin(); });
     return door;
 }

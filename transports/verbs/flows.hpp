@@ -18,7 +18,8 @@ struct Shape {
     size_t slot_bytes = 0, stride = 0;
 
     static Shape of(const ConnectionOptions& options) {
-        return {options.self,       options.peer,       options.channel, uint64_t(options.depth),
+        return {options.self,       options.peer,
+                options.channel,    uint64_t(options.depth),
                 options.slot_bytes, stride_of(options.slot_bytes)};
     }
 };

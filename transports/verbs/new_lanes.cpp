@@ -34,9 +34,8 @@ Status NewLanes::make(Site& site, uint32_t link) {
         auto gids = site.devices.all()[port.device].context->gids(port.number);
         if (!gids) return gids.take_status();
         // The peer may choose, and must not choose another one than the user wants.
-        const auto wanted = std::find_if(gids->begin(), gids->end(), [&site](const PortGid& gid) {
-            return gid.index == site.settings.gids.index;
-        });
+        const auto wanted = std::find_if(gids->begin(), gids->end(),
+                                         [&site](const PortGid& gid) { return gid.index == site.settings.gids.index; });
         if (wanted != gids->end()) *gids = {PortGid(*wanted)};
         gids_.push_back(std::move(*gids));
         for (int place = 0; place < site.settings.pairs_per_rail; ++place) WEFT_TRY(make_pair(site, rail, link));
@@ -73,8 +72,7 @@ Status NewLanes::make_pair(Site& site, size_t rail, uint32_t link) {
     const uint64_t id = RequestId::of(true, link, lanes_->size(), 0);
     for (int left = options.receive_requests; left > 0; left -= receives_at_once)
         if (const int error = post_receives(*lane.pair, id, std::min(left, receives_at_once)))
-            return fail(error::verbs_call, "{} refuses receive requests: {}", port.text(),
-                                        errno_text(error));
+            return fail(error::verbs_call, "{} refuses receive requests: {}", port.text(), errno_text(error));
     lane.own.host = fmt::format("rank {} on {}", site.rank, host_name());
     lane.own.device = port.name;
     lane.own.port = port.number;
@@ -108,8 +106,8 @@ Result<NewLanes::Gids> NewLanes::choose(const Site& site, const Offer& own, cons
                                     fmt::format("{} {}:{}", peers.host, peers.device, peers.port));
         if (!gids) return gids.take_status();
         chosen.emplace_back(gids->own, gids->peer);
-        WEFT_LOG_RANK(site.rank, trace, net, "{}:{} reaches {}:{}: {}", mine.device, mine.port, peers.device, peers.port,
-                      gids->reason);
+        WEFT_LOG_RANK(site.rank, trace, net, "{}:{} reaches {}:{}: {}", mine.device, mine.port, peers.device,
+                      peers.port, gids->reason);
     }
     return chosen;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/control/control_connection.hpp"
+#include "transports/verbs/events.hpp"
 #include "transports/verbs/inbox.hpp"
 #include "transports/verbs/lane.hpp"
 
@@ -35,6 +36,7 @@ struct Site {
     const std::shared_ptr<Inbox> inbox;
     const std::shared_ptr<AcceptDispatcher> dispatcher;
     const uint64_t token;
+    const std::shared_ptr<EventLog> events;
 
     QueueRoom queues{};
     std::map<uint32_t, std::shared_ptr<Incoming>> listening{};  // by the number of the connection
