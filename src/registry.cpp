@@ -12,6 +12,7 @@
 #include "transports/plugin/plugin.hpp"
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
+#include "transports/verbs/verbs.hpp"
 
 namespace weft::internal::registry {
 
@@ -58,6 +59,7 @@ std::span<const Transport* const> transports() {
     std::call_once(table.once, [&] {
         table.rows.push_back(&shm_transport());
         for (const auto& transport : plugin::plugins_of_process().transports) table.rows.push_back(transport.get());
+        table.rows.push_back(&verbs_transport());
         table.rows.push_back(&tcp_transport());
     });
     return table.rows;

@@ -13,7 +13,7 @@ namespace weft::internal::test {
 namespace {
 
 const Transport& each_transport() {
-    return *registry::transports()[GENERATE(range(size_t(0), registry::transports().size()))];
+    return *usable_transports()[GENERATE(range(size_t(0), usable_transports().size()))];
 }
 
 // Memory of the test that the transport has registered.
@@ -294,6 +294,7 @@ TEST_CASE("a sleeping receiver is woken by a message, or told to look by time", 
         connection.receiver->add_wakeups(wakeups);
         std::thread peer([&] {
             (void)connection.sender->send(reinterpret_cast<const std::byte*>("0123456789"), {10, number, 1});
+            (void)eventually([&] { return connection.push(); });
         });
         const bool woken = wakeups.ready || poll(wakeups.descriptors.data(), wakeups.descriptors.size(), 60'000) > 0;
         peer.join();
@@ -311,7 +312,7 @@ TEST_CASE("two ranks use the first network of the lower one that the other has, 
     CHECK(registry::agreed_transport(0, 0) == nullptr);
     uint64_t all = registry::own_networks();
     for (const Transport* transport : registry::transports()) {
-        if (transport->network() == 0) continue;
+        if (transport->network() == 0 || !transport->available().empty()) continue;
         const uint64_t mark = all & 0xffff;
         all >>= 16;
         CHECK(registry::agreed_transport(mark, mark) == transport);

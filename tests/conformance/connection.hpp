@@ -1,9 +1,13 @@
 // connection.hpp: a connection from rank 1 to rank 0 of a host segment of this process, over any transport.
 #pragma once
+#include <sched.h>
+
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "src/base/name_list.hpp"
+#include "src/base/options.hpp"
 #include "src/base/process_token.hpp"
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
@@ -12,6 +16,21 @@
 #include "tests/subprocess.hpp"
 
 namespace weft::internal::test {
+
+// The rows that can be used here and that WEFT_TRANSPORTS allows. Only RDMA may be missing on a machine.
+inline const std::vector<const Transport*>& usable_transports() {
+    static const std::vector<const Transport*> rows = [] {
+        std::vector<const Transport*> usable;
+        const NameList allowed(options().transports);
+        for (const Transport* row : registry::transports()) {
+            if (!allowed.admits(row->name)) continue;
+            if (std::string(row->name) == "verbs" && !row->available().empty()) continue;
+            usable.push_back(row);
+        }
+        return usable;
+    }();
+    return rows;
+}
 
 // The slots of both ends in memory of the test (Capability::given_slots), by rank; null: the transport's own.
 struct GivenSlots {
@@ -86,6 +105,7 @@ struct Connection {
             for (int attempt = 0; attempt < 1000; ++attempt) {
                 if (receive(number, bytes)) return true;
                 push();
+                if (attempt > 20) sched_yield();  // a transport with threads needs the processor
             }
             return false;
         });

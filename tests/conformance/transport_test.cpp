@@ -22,8 +22,8 @@ namespace weft::internal::test {
 namespace {
 
 const Transport& every_transport() {
-    const size_t index = GENERATE(range(size_t(0), registry::transports().size()));
-    return *registry::transports()[index];
+    const size_t index = GENERATE(range(size_t(0), usable_transports().size()));
+    return *usable_transports()[index];
 }
 
 size_t length_of(uint64_t number, size_t most) { return size_t(number * 2654435761u) % (most + 1); }
@@ -294,9 +294,10 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and its l
     Connection connection(transport, 4, 128);
     Segment& segment = *connection.segment;
     segment.row(1).process = 0;
-    Subprocess peer({CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), segment.memory().fd()), "1",
-                     transport.name, connection.secret_text()},
-                    {"WEFT_TRANSPORT_PLUGIN=" + options().transport_plugin});
+    Subprocess peer(
+        {CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), segment.memory().fd()), "1", transport.name,
+         connection.secret_text()},
+        {"WEFT_TRANSPORT_PLUGIN=" + options().transport_plugin, "WEFT_VERBS_LIBRARY=" + options().verbs_library});
     // It connects to a receiver of its own making here: its blob goes by the OOB store.
     Blob blob;
     auto listening = transport.listen(connection.options(0, 4, 128), blob);
