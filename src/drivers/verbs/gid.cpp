@@ -43,6 +43,7 @@ int subnet_bits(const PortGid& gid, const GidRules& rules) {
 const char* excluded(const PortGid& gid, const GidRules& rules) {
     if (std::all_of(gid.bytes.begin(), gid.bytes.end(), [](uint8_t byte) { return byte == 0; })) return "empty";
     if (gid.interface_down) return "its network device is down";
+    if (gid.refused != 0) return "the kernel refuses it";
     if (gid.type == gid_infiniband) return nullptr;
     if (rules.roce_version != 0 && gid.type != (rules.roce_version == 1 ? gid_roce_v1 : gid_roce_v2))
         return "another RoCE version";
@@ -128,6 +129,15 @@ Result<AddressRange> read_address_range(const char* variable, std::string_view t
     return range;
 }
 
+bool has_gid_index(std::span<const PortGid> gids, int index) {
+    return index < 0 || std::any_of(gids.begin(), gids.end(), [&](const PortGid& gid) { return gid.index == index; });
+}
+
+Status check_gid_index(std::span<const PortGid> gids, const GidRules& rules, std::string_view name) {
+    if (has_gid_index(gids, rules.index)) return ok();
+    return fail(error::option_value, "{} has no GID of index {}; it has {}", name, rules.index, listed(gids, rules));
+}
+
 std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<const PortGid> peer,
                                     const GidRules& rules) {
     std::vector<GidPair> pairs;
@@ -153,10 +163,7 @@ std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<cons
 
 Result<GidPair> choose_gid_pair(std::span<const PortGid> own, std::span<const PortGid> peer, const GidRules& rules,
                                 std::string_view own_name, std::string_view peer_name) {
-    if (rules.index >= 0 &&
-        std::none_of(own.begin(), own.end(), [&](const PortGid& gid) { return gid.index == rules.index; }))
-        return fail(error::option_value, "{} has no GID of index {}; it has {}", own_name, rules.index,
-                    listed(own, rules));
+    WEFT_TRY(check_gid_index(own, rules, own_name));
     std::vector<GidPair> pairs = rank_gid_pairs(own, peer, rules);
     if (pairs.empty())
         return fail(error::verbs_path, "no GIDs of {} and {} fit; {} has {}; {} has {}", own_name, peer_name, own_name,

@@ -23,6 +23,7 @@ struct PortGid {
     int type = gid_infiniband;
     std::string interface;  // the network device behind it; empty: none, or it belongs to another network namespace
     bool interface_down = false;
+    int refused = 0;      // errno: the kernel makes no address with it, as check_gids() found
     int prefix_bits = 0;  // of the interface's address; 0: unknown
 
     bool is_ipv4() const;  // ::ffff:a.b.c.d
@@ -50,6 +51,11 @@ struct GidRules {
     std::optional<AddressRange> range{};
     int subnet_bits_ipv4 = 24;  // of addresses whose prefix is unknown
 };
+
+// Whether the table has a GID of the index; -1 is always there.
+bool has_gid_index(std::span<const PortGid> gids, int index);
+// option.value with the indices that the table has. `name` is the port's.
+Status check_gid_index(std::span<const PortGid> gids, const GidRules& rules, std::string_view name);
 
 // Places in the two lists.
 struct GidPair {
