@@ -20,8 +20,12 @@ A value that is no number or out of range fails `weftCommInitRank`.
 This page is generated from `src/base/options.def`:
 `tools/options_doc.py src/base/options.def > docs/reference/options.md`."""
 ALIASES = """
-Of NCCL's and UCX's variables these are read, each if Weft's own is unset:
-{}.
+These variables of NCCL and UCX are read, each if Weft's own is unset.
+
+```
+{}
+```
+
 All others are ignored, also `NCCL_ALGO` and `NCCL_PROTO`.
 
 - If Weft cannot use a value of theirs, a warning names it and the default applies.
@@ -101,7 +105,7 @@ def document(source):
     for name, variable in re.findall(r"^WEFT_OPTION_ALIAS\(\s*(\w+),\s*(\w+)\s*\)", source, re.M):
         aliases.setdefault(name, []).append(variable)
     lines = [HEAD]
-    names = ", ".join(f"`{variable}`" for variables in aliases.values() for variable in variables)
+    names = " ".join(variable for variables in aliases.values() for variable in variables)
     lines.append(ALIASES.format(textwrap.fill(names, 98)))
     table = False
     # A section comment directly before rows, or a row.

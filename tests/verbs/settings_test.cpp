@@ -150,8 +150,7 @@ TEST_CASE("every port is reported with its facts, and with the reason if it is n
     IbReport report = report_of("port b:2 down; layer a 1; speed a 2 64; mtu b 3; grh a 1", all);
     CHECK(report.status.ok());
     CHECK(report.why_not.empty());
-    CHECK(reasons(report) == std::map<std::string, std::string>{
-                                 {"a:1", ""}, {"b:1", ""}, {"b:2", "the port is DOWN"}});
+    CHECK(reasons(report) == std::map<std::string, std::string>{{"a:1", ""}, {"b:1", ""}, {"b:2", "the port is DOWN"}});
     CHECK(report.ports[0].summary() == "InfiniBand, LID 1, 200 Gb/s, MTU 4096, 4 GIDs, GRH required");
     CHECK(report.ports[1].summary() == "RoCE, 400 Gb/s, MTU 1024, 4 GIDs");
     REQUIRE(report.ports[1].notes.size() >= 1);

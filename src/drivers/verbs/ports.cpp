@@ -48,8 +48,8 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
 
 void add_notes(const IbSettings& settings, IbPort& port) {
     if (port.link_layer == link_ethernet && port.mtu <= mtu_1024 && port.mbps >= small_packets_mbps)
-        port.notes.push_back(fmt::format(
-            "its active MTU is {}: set the MTU of its network device to 4200 or more", mtu_bytes(port.mtu)));
+        port.notes.push_back(fmt::format("its active MTU is {}: set the MTU of its network device to 4200 or more",
+                                         mtu_bytes(port.mtu)));
     if (port.global_traffic_class >= 0 && port.global_traffic_class != settings.path.traffic_class)
         port.notes.push_back(fmt::format("the port's global traffic class {} replaces {}", port.global_traffic_class,
                                          settings.path.traffic_class));

@@ -21,9 +21,9 @@ struct IbPort {
     bool needs_grh = false;
     std::vector<PortGid> gids = {};
     std::vector<uint16_t> pkeys = {};     // by index, 0: none
-    int global_traffic_class = -1;   // of the whole port, which overrides that of queue pairs; -1: none
-    int rail = -1, plane = -1;       // as WEFT_IB_DEVICES says
-    int pkey_index = 0;              // by admit_ports()
+    int global_traffic_class = -1;        // of the whole port, which overrides that of queue pairs; -1: none
+    int rail = -1, plane = -1;            // as WEFT_IB_DEVICES says
+    int pkey_index = 0;                   // by admit_ports()
     std::string why_not = {};             // not empty: it is not used, for this reason
     std::vector<std::string> notes = {};  // what may make it slow, or not work
 

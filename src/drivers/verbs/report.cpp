@@ -45,7 +45,8 @@ std::string no_device_reason(const std::string& sys, const std::string& dev) {
 // The reason that all ports share; otherwise it sends the reader to the list.
 std::string no_port_reason(const std::vector<IbPort>& ports) {
     const std::string& first = ports.front().why_not;
-    const bool same = std::all_of(ports.begin(), ports.end(), [&](const IbPort& port) { return port.why_not == first; });
+    const bool same =
+        std::all_of(ports.begin(), ports.end(), [&](const IbPort& port) { return port.why_not == first; });
     if (same) return first;
     std::string text = "no port can be used";
     for (const IbPort& port : ports) text += fmt::format("; {}: {}", port.name(), port.why_not);
@@ -64,6 +65,11 @@ IbReport describe_ib(const Options& options, const std::string& sys, const std::
     }
     report.notes = settings->warnings;
     report.gdr_level = settings->gdr_level;
+    // Without a device libibverbs writes warnings to standard error.
+    if (options.verbs_library.empty() && devices_in(sys).empty()) {
+        report.why_not = no_device_reason(sys, dev);
+        return report;
+    }
     Result<Functions> functions = load_transport_functions(options.verbs_library);
     if (!functions) {
         report.why_not = functions.status().sentence();

@@ -23,11 +23,11 @@ struct IbSettings {
     bool devices_by_alias = false;  // NCCL's list, which may name devices of other hosts
     GidRules gids;                  // of the own ports; see gid_rules()
     bool gid_index_by_alias = false;
-    PathOptions path{.retries = 6};         // service level, traffic class, retries; see path_with() for the timeout
-    bool timeout_given = false;             // path.timeout is the user's
-    std::optional<uint16_t> partition_key;  // a value; see choose_pkey()
-    int partition_key_index = -1;           // or its index; -1: not given
-    std::optional<bool> adaptive_routing;   // none: on InfiniBand
+    PathOptions path{.retries = 6};            // service level, traffic class, retries; see path_with() for the timeout
+    bool timeout_given = false;                // path.timeout is the user's
+    std::optional<uint16_t> partition_key;     // a value; see choose_pkey()
+    int partition_key_index = -1;              // or its index; -1: not given
+    std::optional<bool> adaptive_routing;      // none: on InfiniBand
     size_t adaptive_routing_bytes = 8 << 10;   // of messages above
     int pairs_per_rail = 0;                    // queue pairs of two processes; 0: see pairs_on()
     size_t striped_bytes = 128 << 10;          // messages from here on are divided among rails and queue pairs
