@@ -95,8 +95,7 @@ void print_rdma(const Json& rdma) {
     if (rdma["why_not"] != "") print_output("  {:<12}  {}\n", "not used", text(rdma["why_not"]));
     for (const Json& port : rdma["ports"]) {
         const std::string summary = text(port["summary"]), why_not = text(port["why_not"]);
-        print_output("  {:<12}  {}{}{}\n", text(port["name"]), summary,
-                     summary.empty() || why_not.empty() ? "" : "; ",
+        print_output("  {:<12}  {}{}{}\n", text(port["name"]), summary, summary.empty() || why_not.empty() ? "" : "; ",
                      why_not.empty() ? "" : "not used: " + why_not);
         for (const Json& note : port["notes"]) print_output("{:16}{}\n", "", text(note));
     }

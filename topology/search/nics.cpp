@@ -98,9 +98,10 @@ std::vector<NicChoice> choose_nics(const Graph& graph, std::span<const NicPort> 
 
 std::string reason_of(const NicChoice& choice) {
     if (choice.ports.empty()) return "no port can be used";
-    const std::string distance = choice.path_class() == PathClass::none
-                                     ? "its place in the machine is unknown"
-                                     : fmt::format("{}, {:.3g} GB/s", name_of(choice.path_class()), choice.bandwidth_gbs);
+    const std::string distance =
+        choice.path_class() == PathClass::none
+            ? "its place in the machine is unknown"
+            : fmt::format("{}, {:.3g} GB/s", name_of(choice.path_class()), choice.bandwidth_gbs);
     if (choice.ports.size() == 1) return fmt::format("the only one ({})", distance);
     if (choice.alike == 1) return fmt::format("the nearest of {} ({})", choice.ports.size(), distance);
     return fmt::format("one of {} equally near, of {} ({})", choice.alike, choice.ports.size(), distance);

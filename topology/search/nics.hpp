@@ -32,7 +32,8 @@ struct NicChoice {
 // One choice for each rank, in the order of the ranks of the host. Ranks that are equally near to several ports take
 // them in turn. A usable port that the graph lacks, because /sys does not show it, comes last. Ports of another host are
 // ignored. A pure function: all ranks of a host find the same.
-std::vector<NicChoice> choose_nics(const Graph& graph, std::span<const NicPort> ports, std::span<const RankNodes> ranks);
+std::vector<NicChoice> choose_nics(const Graph& graph, std::span<const NicPort> ports,
+                                   std::span<const RankNodes> ranks);
 
 // "the nearest of 4 (PIX, 50 GB/s)", "one of 2 equally near, of 4 (SYS, 12.5 GB/s)"
 std::string reason_of(const NicChoice& choice);

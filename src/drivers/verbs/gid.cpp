@@ -1,5 +1,7 @@
 #include "src/drivers/verbs/gid.hpp"
 
+#include "src/drivers/verbs/routes.hpp"
+
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -24,13 +26,6 @@ const char* kind_text(GidClass kind) {
         case GidClass::v1_link_local: return "RoCE v1, link-local";
     }
     return "";
-}
-
-bool same_bits(const uint8_t* one, const uint8_t* other, int bits) {
-    const int whole = bits / 8, rest = bits % 8;
-    if (memcmp(one, other, size_t(whole)) != 0) return false;
-    const uint8_t mask = uint8_t(0xff00 >> rest);
-    return rest == 0 || ((one[whole] ^ other[whole]) & mask) == 0;
 }
 
 // The prefix that both ends must share to be in one subnet, of 128 bits.
@@ -77,6 +72,13 @@ std::string listed(std::span<const PortGid> gids, const GidRules& rules) {
 
 }  // namespace
 
+bool same_prefix(const std::array<uint8_t, 16>& one, const std::array<uint8_t, 16>& other, int bits) {
+    const size_t whole = size_t(bits) / 8, rest = size_t(bits) % 8;
+    if (!std::equal(one.begin(), one.begin() + whole, other.begin())) return false;
+    const uint8_t mask = uint8_t(0xff00 >> rest);
+    return rest == 0 || ((one[whole] ^ other[whole]) & mask) == 0;
+}
+
 bool PortGid::is_ipv4() const { return std::equal(mapped_ipv4.begin(), mapped_ipv4.end(), bytes.begin()); }
 
 bool PortGid::is_link_local() const { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
@@ -99,7 +101,7 @@ std::string PortGid::address() const {
 }
 
 bool AddressRange::holds(const PortGid& gid) const {
-    return gid.is_ipv4() == ipv4 && same_bits(gid.bytes.data(), bytes.data(), bits);
+    return gid.is_ipv4() == ipv4 && same_prefix(gid.bytes, bytes, bits);
 }
 
 Result<AddressRange> read_address_range(const char* variable, std::string_view text) {
@@ -146,7 +148,7 @@ std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<cons
         for (size_t k = 0; k < peer.size(); ++k) {
             if (excluded(peer[k], rules) || !fit(own[i], peer[k])) continue;
             const int bits = std::max(subnet_bits(own[i], rules), subnet_bits(peer[k], rules));
-            const bool same = same_bits(own[i].bytes.data(), peer[k].bytes.data(), bits);
+            const bool same = same_prefix(own[i].bytes, peer[k].bytes, bits);
             pairs.push_back({i, k, same, pair_reason(own[i], peer[k], same)});
         }
     }
@@ -154,7 +156,9 @@ std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<cons
         const PortGid &one = own[pair.own], &other = peer[pair.peer];
         const bool roce = one.type != gid_infiniband;
         const int invisible = roce ? int(one.interface.empty()) + int(other.interface.empty()) : 0;
-        return std::tuple(invisible, one.kind(), !pair.same_subnet, one.index, other.index);
+        const bool unreachable =
+            roce && !rules.routes.empty() && !pair.same_subnet && !has_route(rules.routes, one, other);
+        return std::tuple(invisible, unreachable, one.kind(), !pair.same_subnet, one.index, other.index);
     };
     std::sort(pairs.begin(), pairs.end(),
               [&](const GidPair& one, const GidPair& other) { return key(one) < key(other); });
