@@ -292,6 +292,18 @@ TEST_CASE("the machine's topology is shown in some lines", "[info]") {
     CHECK(contains(run({WEFT_COMMAND, "info"}, {"WEFT_TOPO_FILE=/nowhere.xml"}).output, "/nowhere.xml"));
 }
 
+TEST_CASE("costs are explained for RDMA between the machines", "[info]") {
+    const auto explain = [](std::vector<std::string> words) {
+        words.insert(words.begin(), {WEFT_COMMAND, "info", "explain", "8", "-n", "4", "--cores", "4"});
+        return run(std::move(words));
+    };
+    const ProcessResult rdma = explain({"--hosts", "2", "--network", "ndr"}), tcp = explain({"--hosts", "2"});
+    CHECK(rdma.status == 0);
+    CHECK(rdma.output != tcp.output);
+    CHECK(contains(explain({"--network", "ndr"}).error, "--network is between machines"));
+    CHECK(contains(explain({"--hosts", "2", "--network", "ib"}).error, "network `ib` does not exist; there are qdr"));
+}
+
 TEST_CASE("RDMA ports are shown with the choice and the reasons", "[info]") {
     const std::string library = std::string("WEFT_VERBS_LIBRARY=") + FAKE_IBVERBS_LIBRARY;
     const std::string world = "FAKE_IBVERBS=device mlx5_0; device mlx5_1 2; port mlx5_1:2 down";

@@ -108,7 +108,8 @@ Result<std::vector<Route>> read_routes() {
 bool has_route(std::span<const Route> routes, const PortGid& own, const PortGid& peer) {
     if (own.interface.empty()) return true;
     return std::any_of(routes.begin(), routes.end(), [&](const Route& route) {
-        return route.interface == own.interface && route.bits >= (peer.is_ipv4() ? 96 : 0) && same_prefix(route.address, peer.bytes, route.bits);
+        return route.interface == own.interface && route.bits >= (peer.is_ipv4() ? 96 : 0) &&
+               same_prefix(route.address, peer.bytes, route.bits);
     });
 }
 
