@@ -114,7 +114,7 @@ std::string IbPort::summary() const {
     if (link_layer == link_infiniband) text += fmt::format(", LID {}", lid);
     text += mbps > 0 ? fmt::format(", {:.3g} Gb/s", mbps / 1000.0) : ", speed unknown";
     text += fmt::format(", MTU {}, {} GID{}", mtu_bytes(mtu), gids.size(), gids.size() == 1 ? "" : "s");
-    if (needs_grh) text += ", GRH required";
+    if (needs_grh && link_layer == link_infiniband) text += ", GRH required";
     if (rail >= 0) text += fmt::format(", rail {}", rail);
     if (plane >= 0) text += fmt::format(", plane {}", plane);
     return text;
