@@ -1,4 +1,4 @@
-# scenarios.sh: what tests/rdma/run tries on two hosts with Soft-RoCE. Sourced, here and in the virtual machine.
+# scenarios.sh: the scenarios of tests/rdma/run on two hosts with Soft-RoCE. Sourced, here and in the virtual machine.
 #
 # A scenario is a function scenario_NAME and a word in one of the lists below. It runs outside both hosts; `on 0 COMMAND`
 # runs a command on host 0. Status 0 passes, 77 skips, all others fail. v0 and v1 are the ends of the first wire, v2 and

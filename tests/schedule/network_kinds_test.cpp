@@ -1,4 +1,4 @@
-// The costs of RDMA networks, and what they predict for hosts of eight GPUs with eight ports beside published bandwidths.
+// The costs of RDMA networks, and their predictions for hosts of eight GPUs with eight ports beside published bandwidths.
 // docs/design/rdma-costs.md has the table.
 #include "src/selector/network_kinds.hpp"
 

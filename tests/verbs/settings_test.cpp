@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "src/drivers/verbs/port_text.hpp"
 #include "src/drivers/verbs/ports.hpp"
 #include "src/drivers/verbs/report.hpp"
 #include "tests/catch.hpp"
@@ -63,8 +64,8 @@ TEST_CASE("RDMA options become settings, and what is unset follows from the link
     CHECK(standard->path_with(1).retries == 6);
     CHECK(standard->pairs_on(link_infiniband) == 1);
     CHECK(standard->pairs_on(link_ethernet) == 2);
-    CHECK(standard->routes_adaptively(link_infiniband));
-    CHECK(!standard->routes_adaptively(link_ethernet));
+    CHECK(standard->adaptive_routing.on(link_infiniband));
+    CHECK(!standard->adaptive_routing.on(link_ethernet));
     CHECK(standard->gdr_level == GdrLevel::pxb);
 
     const Result<IbSettings> given = read_ib_settings(with([](Options& options) {
@@ -83,10 +84,10 @@ TEST_CASE("RDMA options become settings, and what is unset follows from the link
     CHECK(given->path_with(2).service_level == 3);
     CHECK(given->path_with(2).traffic_class == 106);
     CHECK(given->pairs_on(link_infiniband) == 4);
-    CHECK(given->routes_adaptively(link_ethernet));
+    CHECK(given->adaptive_routing.on(link_ethernet));
     CHECK(given->gids.family == AddressFamily::ipv6);
     CHECK(given->gids.range.has_value());
-    CHECK(given->partition_key == 0x8001);
+    CHECK(given->partition_key.value == 0x8001);
     CHECK(given->gdr_level == GdrLevel::sys);
 }
 
@@ -110,7 +111,7 @@ TEST_CASE("a wrong value for RDMA is an error of Weft's variable and a warning o
         REQUIRE(ignored);
         CHECK(ignored->warnings.size() == 1);
         CHECK(ignored->devices.admits("mlx5_7", 1));
-        CHECK(!ignored->partition_key);
+        CHECK(!ignored->partition_key.value);
     }
 }
 
@@ -124,25 +125,25 @@ TEST_CASE("a partition key has one origin: Weft's variable, or else the value", 
     const auto of_nccl_and_ucx =
         read_ib_settings(with(both, {OptionIndex::ib_pkey, OptionIndex::ib_pkey_index}, Origin::alias));
     REQUIRE(of_nccl_and_ucx);
-    CHECK(of_nccl_and_ucx->partition_key == 0x8001);
-    CHECK(of_nccl_and_ucx->partition_key_index == -1);
+    CHECK(of_nccl_and_ucx->partition_key.value == 0x8001);
+    CHECK(of_nccl_and_ucx->partition_key.index == -1);
     Options own_index = with(both, {OptionIndex::ib_pkey}, Origin::alias);
     own_index.origins[int(OptionIndex::ib_pkey_index)] = Origin::environment;
-    CHECK(read_ib_settings(own_index)->partition_key_index == 2);
-    CHECK(!read_ib_settings(own_index)->partition_key);
+    CHECK(read_ib_settings(own_index)->partition_key.index == 2);
+    CHECK(!read_ib_settings(own_index)->partition_key.value);
 
     const std::vector<uint16_t> table{0x0001, 0xffff, 0, 0x8001};
     IbSettings settings;
-    CHECK(*settings.choose_pkey(table, "p") == 1);
-    settings.partition_key = 0x0001;
-    CHECK(*settings.choose_pkey(table, "p") == 0);
-    settings.partition_key = 0x8005;
-    CHECK(settings.choose_pkey(table, "p").status().sentence() ==
+    CHECK(*settings.partition_key.choose(table, "p") == 1);
+    settings.partition_key.value = 0x0001;
+    CHECK(*settings.partition_key.choose(table, "p") == 0);
+    settings.partition_key.value = 0x8005;
+    CHECK(settings.partition_key.choose(table, "p").status().sentence() ==
           "p has no partition key 0x8005; it has 0x1, 0xffff, 0x8001");
-    settings.partition_key_index = 3;
-    CHECK(*settings.choose_pkey(table, "p") == 3);
-    settings.partition_key_index = 2;
-    CHECK(settings.choose_pkey(table, "p").status().id() == error::option_value);
+    settings.partition_key.index = 3;
+    CHECK(*settings.partition_key.choose(table, "p") == 3);
+    settings.partition_key.index = 2;
+    CHECK(settings.partition_key.choose(table, "p").status().id() == error::option_value);
 }
 
 TEST_CASE("every port is reported with its facts, and with the reason if it is not used", "[verbs]") {
@@ -160,8 +161,8 @@ TEST_CASE("every port is reported with its facts, and with the reason if it is n
     CHECK(reasons(report)["a:1"] == "WEFT_IB_DEVICES leaves it out");
     CHECK(reasons(report)["b:1"] == "WEFT_IB_DEVICES leaves it out");
     CHECK(report.ports[2].usable());
-    CHECK(report.ports[2].rail == 1);
-    CHECK(report.ports[2].plane == 7);
+    CHECK(report.ports[2].wish.rail == 1);
+    CHECK(report.ports[2].wish.plane == 7);
 
     report = report_of("", with([](Options& options) { options.ib_disable = 1; }));
     CHECK(report.why_not == "WEFT_IB_DISABLE is 1");

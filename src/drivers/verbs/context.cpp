@@ -12,7 +12,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/file.hpp"
 #include "src/drivers/verbs/interfaces.hpp"
-#include "src/drivers/verbs/ports.hpp"
+#include "src/drivers/verbs/port_text.hpp"
 
 namespace weft::internal::verbs {
 

@@ -1,7 +1,5 @@
 #include "src/drivers/verbs/gid.hpp"
 
-#include "src/drivers/verbs/routes.hpp"
-
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -138,6 +136,14 @@ bool has_gid_index(std::span<const PortGid> gids, int index) {
 Status check_gid_index(std::span<const PortGid> gids, const GidRules& rules, std::string_view name) {
     if (has_gid_index(gids, rules.index)) return ok();
     return fail(error::option_value, "{} has no GID of index {}; it has {}", name, rules.index, listed(gids, rules));
+}
+
+bool has_route(std::span<const Route> routes, const PortGid& own, const PortGid& peer) {
+    if (own.interface.empty()) return true;
+    return std::any_of(routes.begin(), routes.end(), [&](const Route& route) {
+        return route.interface == own.interface && route.bits >= (peer.is_ipv4() ? 96 : 0) &&
+               same_prefix(route.address, peer.bytes, route.bits);
+    });
 }
 
 std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<const PortGid> peer,

@@ -54,6 +54,9 @@ struct Route {
     int bits = 0;                       // of 128
 };
 
+// Whether a route leads from the network device of one GID to the address of the other. True if the device is unknown.
+bool has_route(std::span<const Route> routes, const PortGid& own, const PortGid& peer);
+
 struct GidRules {
     int index = -1;  // the own table's, -1: choose
     AddressFamily family = AddressFamily::any;

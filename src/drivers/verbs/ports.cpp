@@ -6,6 +6,7 @@
 
 #include "src/base/file.hpp"
 #include "src/drivers/verbs/gid_check.hpp"
+#include "src/drivers/verbs/port_text.hpp"
 
 namespace weft::internal::verbs {
 
@@ -14,8 +15,6 @@ namespace {
 // Ports of this speed lose about a twentieth of it with packets of 1,024 bytes.
 constexpr int small_packets_mbps = 100'000;
 constexpr int mtu_1024 = 3;
-
-bool is_active(int state) { return state == 4 || state == 5; }
 
 // "Global tclass=106", as mlx5 has it.
 int global_traffic_class(const std::string& folder, int number) {
@@ -27,7 +26,9 @@ int global_traffic_class(const std::string& folder, int number) {
 }
 
 IbPort read_port(const Context& context, const ProtectionDomain* domain, int number) {
-    IbPort port{.device = context.facts().name, .number = number};
+    IbPort port;
+    port.device = context.facts().name;
+    port.number = number;
     Result<abi::PortAttributes> attributes = context.port(number);
     if (!attributes) {
         port.why_not = attributes.status().sentence();
@@ -84,10 +85,7 @@ Status admit_port(const IbSettings& settings, IbPort& port) {
         port.why_not = fmt::format("{} leaves it out", settings.devices.variable());
         return ok();
     }
-    if (const DeviceWish* wish = settings.devices.wish(port.device, port.number)) {
-        port.rail = wish->rail;
-        port.plane = wish->plane;
-    }
+    if (const DeviceWish* wish = settings.devices.wish(port.device, port.number)) port.wish = *wish;
     port.why_not = trouble_of(port);
     if (!port.usable()) return ok();
     add_notes(settings, port);
@@ -95,7 +93,7 @@ Status admit_port(const IbSettings& settings, IbPort& port) {
     if (rules.index != settings.gids.index)
         port.notes.push_back(fmt::format("it has no GID of index {}: one is chosen", settings.gids.index));
     Status fits = check_gid_index(port.gids, rules, port.name());
-    Result<int> pkey = settings.choose_pkey(port.pkeys, port.name());
+    Result<int> pkey = settings.partition_key.choose(port.pkeys, port.name());
     if (pkey)
         port.pkey_index = *pkey;
     else if (fits.ok())
@@ -115,8 +113,8 @@ std::string IbPort::summary() const {
     text += mbps > 0 ? fmt::format(", {:.3g} Gb/s", mbps / 1000.0) : ", speed unknown";
     text += fmt::format(", MTU {}, {} GID{}", mtu_bytes(mtu), gids.size(), gids.size() == 1 ? "" : "s");
     if (needs_grh && link_layer == link_infiniband) text += ", GRH required";
-    if (rail >= 0) text += fmt::format(", rail {}", rail);
-    if (plane >= 0) text += fmt::format(", plane {}", plane);
+    if (wish.rail >= 0) text += fmt::format(", rail {}", wish.rail);
+    if (wish.plane >= 0) text += fmt::format(", plane {}", wish.plane);
     return text;
 }
 
@@ -125,7 +123,9 @@ std::vector<IbPort> read_ports(const DeviceList& devices) {
     for (const std::string& name : devices.names()) {
         Result<std::unique_ptr<Context>> context = devices.open(name);
         if (!context) {
-            ports.push_back({.device = name, .why_not = context.status().sentence()});
+            IbPort& silent = ports.emplace_back();
+            silent.device = name;
+            silent.why_not = context.status().sentence();
             continue;
         }
         Result<std::unique_ptr<ProtectionDomain>> domain = ProtectionDomain::make(**context);
@@ -145,24 +145,6 @@ Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {
         if (first.ok()) first = std::move(admitted);
     }
     return first;
-}
-
-int lanes_mbps(const abi::PortAttributes& port) {
-    const auto pick = [](unsigned mask, std::initializer_list<std::pair<unsigned, int>> rows) {
-        for (const auto& [bit, value] : rows)
-            if (mask == bit) return value;
-        return -1;
-    };
-    const int lanes = pick(port.width, {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}});
-    const int lane_mbps = pick(
-        port.speed,
-        {{1, 2'500}, {2, 5'000}, {4, 10'000}, {8, 10'000}, {16, 14'000}, {32, 25'000}, {64, 50'000}, {128, 100'000}});
-    return lanes > 0 && lane_mbps > 0 ? lanes * lane_mbps : -1;
-}
-
-std::string port_state_text(int state) {
-    constexpr const char* texts[] = {"", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
-    return state > 0 && state <= 5 ? texts[state] : fmt::format("state {}", state);
 }
 
 }  // namespace weft::internal::verbs

@@ -22,7 +22,7 @@ struct IbPort {
     std::vector<PortGid> gids = {};
     std::vector<uint16_t> pkeys = {};     // by index, 0: none
     int global_traffic_class = -1;        // of the whole port, which overrides that of queue pairs; -1: none
-    int rail = -1, plane = -1;            // as WEFT_IB_DEVICES says
+    DeviceWish wish = {};                 // its rail and plane in WEFT_IB_DEVICES
     int pkey_index = 0;                   // by admit_ports()
     std::string why_not = {};             // not empty: it is not used, for this reason
     std::vector<std::string> notes = {};  // what may make it slow, or not work
@@ -35,13 +35,8 @@ struct IbPort {
 // Opens each device and closes it, which takes milliseconds. Makes an address with each GID of RoCE, so that one whose
 // network device is gone or in another namespace is known.
 std::vector<IbPort> read_ports(const DeviceList& devices);
-// Sets why_not, notes, rail, plane and pkey_index. A pure function. option.names: WEFT_IB_DEVICES names no device here.
+// Sets why_not, notes, wish and pkey_index. A pure function. option.names: WEFT_IB_DEVICES names no device here.
 // option.value: a used port lacks the GID index or the partition key that a variable of Weft's names.
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports);
-
-// The speed of all lanes together in Mb/s, -1: the struct does not have it, as from XDR on.
-int lanes_mbps(const abi::PortAttributes& port);
-// "ACTIVE"
-std::string port_state_text(int state);
 
 }  // namespace weft::internal::verbs

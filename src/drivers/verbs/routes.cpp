@@ -62,7 +62,7 @@ void add_route(const nlmsghdr* header, std::vector<Route>& routes) {
     }
 }
 
-Status read_family(int family, std::vector<Route>& routes) {
+Status read_routes_of(int family, std::vector<Route>& routes) {
     const Fd socket = Fd::socket(AF_NETLINK, SOCK_RAW);
     struct {
         nlmsghdr header;
@@ -100,17 +100,9 @@ bool add_routes(std::span<const std::byte> answer, std::vector<Route>& routes) {
 
 Result<std::vector<Route>> read_routes() {
     std::vector<Route> routes;
-    WEFT_TRY(read_family(AF_INET, routes));
-    if (Status read = read_family(AF_INET6, routes); !read) return read;
+    WEFT_TRY(read_routes_of(AF_INET, routes));
+    if (Status read = read_routes_of(AF_INET6, routes); !read) return read;
     return routes;
-}
-
-bool has_route(std::span<const Route> routes, const PortGid& own, const PortGid& peer) {
-    if (own.interface.empty()) return true;
-    return std::any_of(routes.begin(), routes.end(), [&](const Route& route) {
-        return route.interface == own.interface && route.bits >= (peer.is_ipv4() ? 96 : 0) &&
-               same_prefix(route.address, peer.bytes, route.bits);
-    });
 }
 
 }  // namespace weft::internal::verbs

@@ -15,7 +15,4 @@ Result<std::vector<Route>> read_routes();
 // The routes in the kernel's answer, for read_routes() and tests. True: it was the last part.
 bool add_routes(std::span<const std::byte> answer, std::vector<Route>& routes);
 
-// Whether a route leads from the network device of one GID to the address of the other. True if the device is unknown.
-bool has_route(std::span<const Route> routes, const PortGid& own, const PortGid& peer);
-
 }  // namespace weft::internal::verbs

@@ -65,16 +65,16 @@ Result<GdrLevel> read_gdr_level(const char* variable, const std::string& text) {
 
 // Weft's own variable wins over an alias, and the value over the index, because indices differ between hosts.
 Status agree_on_pkey(const Options& options, IbSettings& settings) {
-    if (!settings.partition_key || settings.partition_key_index < 0) return ok();
+    if (!settings.partition_key.value || settings.partition_key.index < 0) return ok();
     const bool own_value = options.origin(OptionIndex::ib_pkey) == Origin::environment;
     const bool own_index = options.origin(OptionIndex::ib_pkey_index) == Origin::environment;
     if (own_value && own_index)
         return fail(error::option_conflict,
                     "WEFT_IB_PKEY and WEFT_IB_PKEY_INDEX both choose the partition key: unset one of them");
     if (own_index)
-        settings.partition_key.reset();
+        settings.partition_key.value.reset();
     else
-        settings.partition_key_index = -1;
+        settings.partition_key.index = -1;
     return ok();
 }
 
@@ -92,26 +92,25 @@ GidRules IbSettings::gid_rules(std::span<const PortGid> own) const {
     return rules;
 }
 
-Result<int> IbSettings::choose_pkey(std::span<const uint16_t> table, const std::string& name) const {
+Result<int> PartitionKey::choose(std::span<const uint16_t> table, const std::string& name) const {
     constexpr uint16_t full_member = 0x8000;
-    if (partition_key_index >= 0) {
-        const auto index = size_t(partition_key_index);
-        if (index < table.size() && table[index] != 0) return partition_key_index;
+    if (index >= 0) {
+        if (size_t(index) < table.size() && table[size_t(index)] != 0) return index;
         return fail(error::option_value, "{} has no partition key of index {}; its table has {}", name, index,
                     table.size());
     }
     // Membership is not compared: a limited member reaches full ones.
     const auto wanted = [&](uint16_t key) {
-        if (!partition_key) return (key & full_member) != 0;
-        return key != 0 && (key | full_member) == (*partition_key | full_member);
+        if (!value) return (key & full_member) != 0;
+        return key != 0 && (key | full_member) == (*value | full_member);
     };
     const auto found = std::find_if(table.begin(), table.end(), wanted);
     if (found != table.end()) return int(found - table.begin());
-    if (!partition_key) return 0;
+    if (!value) return 0;
     std::string all;
     for (const uint16_t key : table)
         if (key != 0) all += fmt::format("{}{:#x}", all.empty() ? "" : ", ", key);
-    return fail(error::option_value, "{} has no partition key {:#x}; it has {}", name, *partition_key,
+    return fail(error::option_value, "{} has no partition key {:#x}; it has {}", name, *value,
                 all.empty() ? "none" : all);
 }
 
@@ -126,7 +125,6 @@ Result<IbSettings> read_ib_settings(const Options& options) {
         return take(options, option, std::move(value), field, settings.warnings);
     };
     const auto name = [&](OptionIndex option) { return options.variable(option); };
-    settings.library = options.verbs_library;
     settings.disabled = options.ib_disable != 0;
     WEFT_TRY(taken(OptionIndex::ib_devices, DeviceFilter::read(name(OptionIndex::ib_devices), options.ib_devices),
                    settings.devices));
@@ -141,14 +139,14 @@ Result<IbSettings> read_ib_settings(const Options& options) {
     settings.timeout_given = options.ib_timeout > 0;
     if (settings.timeout_given) settings.path.timeout = options.ib_timeout;
     settings.path.retries = options.ib_retry_count;
-    WEFT_TRY(
-        taken(OptionIndex::ib_pkey, read_pkey(name(OptionIndex::ib_pkey), options.ib_pkey), settings.partition_key));
-    settings.partition_key_index = options.ib_pkey_index;
+    WEFT_TRY(taken(OptionIndex::ib_pkey, read_pkey(name(OptionIndex::ib_pkey), options.ib_pkey),
+                   settings.partition_key.value));
+    settings.partition_key.index = options.ib_pkey_index;
     WEFT_TRY(agree_on_pkey(options, settings));
     settings.path.service_level = options.ib_sl;
     settings.path.traffic_class = options.ib_traffic_class;
-    if (options.ib_adaptive_routing >= 0) settings.adaptive_routing = options.ib_adaptive_routing != 0;
-    settings.adaptive_routing_bytes = size_t(options.ib_ar_bytes);
+    if (options.ib_adaptive_routing >= 0) settings.adaptive_routing.wanted = options.ib_adaptive_routing != 0;
+    settings.adaptive_routing.least_bytes = size_t(options.ib_ar_bytes);
     settings.pairs_per_rail = options.ib_qps;
     settings.striped_bytes = size_t(options.ib_split_bytes);
     settings.relaxed_ordering = options.ib_relaxed_ordering != 0;

@@ -9,7 +9,7 @@
 
 #include "src/base/fd.hpp"
 #include "src/drivers/verbs/functions.hpp"
-#include "src/drivers/verbs/ports.hpp"
+#include "src/drivers/verbs/port_text.hpp"
 
 namespace weft::internal::verbs {
 
@@ -69,7 +69,7 @@ class OpenDevice {
             return 0;
         }
         port.state = port_state_text(found.state);
-        port.active = found.state == 4 || found.state == 5;
+        port.active = is_active(found.state);
         if (port.active) port.mbps = lanes_mbps(found);
         port.link_layer = found.link_layer == 1 ? "InfiniBand" : found.link_layer == 2 ? "Ethernet" : "";
         return std::clamp(found.gids, 0, gids_most);
