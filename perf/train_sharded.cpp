@@ -12,11 +12,16 @@ namespace {
 
 constexpr int units = 8;
 
-// Units of one float32 parameter each, and buffers of a unit for the bare calls. Thread-bound.
+struct Memory {
+    bool keeps_gradients = false;
+    bool overwrites_gradients = false;
+};
+
+// Units of one float32 parameter each. Thread-bound.
 class Units {
   public:
-    // `count` elements, which the ranks divide. keeps: the memory of gradients stays.
-    Units(Rank& rank, size_t count, bool keeps) : rank_(rank), own_(count / size_t(rank.count())), count_(count) {
+    // `count` elements, which the ranks divide.
+    Units(Rank& rank, size_t count, const Memory& memory) : rank_(rank), count_(count) {
         std::vector<float> values(rank.is_first() ? count : 0);
         std::vector<weftTrainTensor_t> tensors(units, weftTrainTensor_t WEFT_TRAIN_TENSOR_INITIALIZER);
         std::vector<weftTrainUnit_t> entries(units, weftTrainUnit_t WEFT_TRAIN_UNIT_INITIALIZER);
@@ -30,15 +35,12 @@ class Units {
             entries[unit].parameterCount = 1;
         }
         weftTrainShardConfig_t config = WEFT_TRAIN_SHARD_CONFIG_INITIALIZER;
-        config.keepGradients = keeps ? 1 : 0;
+        config.keepGradients = memory.keeps_gradients ? 1 : 0;
+        config.overwriteGradients = memory.overwrites_gradients ? 1 : 0;
         expect(weftTrainShardCreate(&shard_, rank.comm(), entries.data(), units, &config), "weftTrainShardCreate");
     }
     Units(const Units&) = delete;
-    ~Units() {
-        (void)weftTrainShardDestroy(shard_);
-        (void)weftMemFree(part_);
-        (void)weftMemFree(whole_);
-    }
+    ~Units() { (void)weftTrainShardDestroy(shard_); }
 
     double unit_mb() const { return double(count_) * 4 / 1e6; }
     void forward() {
@@ -63,18 +65,6 @@ class Units {
         reduce(0);
         finish();
     }
-    // The memory of the bare calls.
-    void allocate() {
-        expect(weftHostAlloc(&part_, own_ * 4), "weftHostAlloc");
-        expect(weftHostAlloc(&whole_, count_ * 4), "weftHostAlloc");
-    }
-    void bare(int gathers, int reductions) {
-        for (int i = 0; i < gathers; ++i)
-            expect(weftAllGather(part_, whole_, own_, weftFloat32, rank_.comm(), nullptr), "weftAllGather");
-        for (int i = 0; i < reductions; ++i)
-            expect(weftReduceScatter(whole_, part_, own_, weftFloat32, weftAvg, rank_.comm(), nullptr),
-                   "weftReduceScatter");
-    }
     weftTrainShardStats_t stats() const {
         weftTrainShardStats_t stats = WEFT_TRAIN_SHARD_STATS_INITIALIZER;
         expect(weftTrainShardGetStats(shard_, &stats), "weftTrainShardGetStats");
@@ -87,7 +77,7 @@ class Units {
     void release(int unit, weftTrainPass_t pass) {
         expect(weftTrainShardRelease(shard_, unit, pass, nullptr), "weftTrainShardRelease");
     }
-    // Zeros, which the object writes.
+    // Nothing but what the object writes.
     void compute(int unit) {
         void* gradient = nullptr;
         expect(weftTrainShardGetGradient(shard_, unit, &gradient), "weftTrainShardGetGradient");
@@ -101,10 +91,57 @@ class Units {
     }
 
     Rank& rank_;
-    size_t own_, count_;
-    void* part_ = nullptr;
-    void* whole_ = nullptr;
+    size_t count_;
     weftTrainShard_t shard_ = nullptr;
+};
+
+// The calls of a step of Units on as much memory: parts of values and gradients for each unit, and two of each whole.
+// Thread-bound.
+class BareCalls {
+  public:
+    BareCalls(Rank& rank, size_t count) : rank_(rank), own_(count / size_t(rank.count())) {
+        for (int i = 0; i < units; ++i) {
+            values_.push_back(allocated(own_));
+            gradients_.push_back(allocated(own_));
+        }
+        for (int i = 0; i < 2; ++i) {
+            gathered_.push_back(allocated(count));
+            computed_.push_back(allocated(count));
+        }
+    }
+    BareCalls(const BareCalls&) = delete;
+    ~BareCalls() {
+        for (const auto* each : {&values_, &gradients_, &gathered_, &computed_})
+            for (void* const memory : *each) (void)weftMemFree(memory);
+    }
+    void gather(int unit) {
+        rank_.expect(
+            weftAllGather(values_[size_t(unit)], gathered_[size_t(unit) % 2], own_, weftFloat32, rank_.comm(), nullptr),
+            "weftAllGather");
+    }
+    void reduce(int unit) {
+        rank_.expect(weftReduceScatter(computed_[size_t(unit) % 2], gradients_[size_t(unit)], own_, weftFloat32,
+                                       weftAvg, rank_.comm(), nullptr),
+                     "weftReduceScatter");
+    }
+    void step() {
+        for (int unit = 0; unit < units; ++unit) gather(unit);
+        for (int unit = units - 1; unit >= 0; --unit) {
+            gather(unit);
+            reduce(unit);
+        }
+    }
+
+  private:
+    void* allocated(size_t count) {
+        void* memory = nullptr;
+        rank_.expect(weftHostAlloc(&memory, count * 4), "weftHostAlloc");
+        return memory;
+    }
+
+    Rank& rank_;
+    size_t own_;
+    std::vector<void*> values_, gradients_, gathered_, computed_;
 };
 
 }  // namespace
@@ -113,27 +150,29 @@ void measure_sharded(Rank& rank, int rounds, size_t bytes) {
     const auto ranks = size_t(rank.count());
     const double before = memory_mb(rank);
     const size_t count = bytes / units / 4 / (8 * ranks) * 8 * ranks;
-    Units model(rank, count, false);
+    Units model(rank, count, {});
     model.forward();
     const double after_forward = memory_mb(rank) - before;
     model.backward();
     const double after_step = memory_mb(rank) - before;
-    Units fast(rank, count, true);
-    fast.allocate();
-    const auto times =
-        medians(rank, rounds,
-                {[&] { fast.bare(1, 1); }, [&] { fast.one_unit(); }, [&] { fast.bare(2 * units, units); },
-                 [&] {
-                     fast.forward();
-                     fast.backward();
-                 },
-                 [&] {
-                     model.forward();
-                     model.backward();
-                 }});
+    Units zeroed(rank, count, {.keeps_gradients = true});
+    Units fast(rank, count, {.keeps_gradients = true, .overwrites_gradients = true});
+    BareCalls bare(rank, count);
+    const auto step = [](Units& each) {
+        each.forward();
+        each.backward();
+    };
+    const auto times = medians(rank, rounds,
+                               {[&] {
+                                    bare.gather(0);
+                                    bare.reduce(0);
+                                },
+                                [&] { fast.one_unit(); }, [&] { bare.step(); }, [&] { step(fast); },
+                                [&] { step(zeroed); }, [&] { step(model); }});
     print_row(rank, fmt::format("unit of {:.1f} MB: gather and reduce", model.unit_mb()), times[1], times[0], "1.05");
     print_row(rank, fmt::format("{} units, forward and backward", units), times[3], times[2], "1.05");
-    print_row(rank, "the same, memory is given back", times[4], times[2], "-");
+    print_row(rank, "the same, gradients begin with zeros", times[4], times[2], "-");
+    print_row(rank, "the same, memory is given back", times[5], times[2], "-");
     const double shard = model.unit_mb() * units / rank.count();
     const weftTrainShardStats_t stats = model.stats();
     print(rank,

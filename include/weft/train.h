@@ -168,11 +168,14 @@ typedef struct {
                           Without onDevice they lie in host memory in any case */
     int keepGradients; /* 1: host memory of gradients stays allocated between iterations, for a faster step. 0: it is
                           given back: weftTrainShardZeroGradients */
+    int overwriteGradients; /* 1: a whole gradient begins with any numbers, for a faster step: a caller that asks for the
+                               gradient of a parameter writes every element of all gradients of the unit. 0: it begins
+                               with zeros */
 } weftTrainShardConfig_t;
 #define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
     {                                                                                                         \
         sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0      \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0, 0   \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
@@ -668,8 +671,8 @@ WEFT_API weftResult_t weftTrainShardRelease(weftTrainShard_t shard, int unit, we
 WEFT_API weftResult_t weftTrainShardGetParameter(weftTrainShard_t shard, int parameter, void** values);
 
 /* Writes to `gradient` where the whole gradient of parameter number `parameter` of `shard` lies: host or device memory,
- * its count of elements, zeros at first. On a device the stream that gathered its unit writes the zeros. Its unit is
- * gathered. It is valid until weftTrainShardReduceScatter: ask again after that. Gradients of several batches may be
+ * its count of elements, zeros at first unless config.overwriteGradients is 1. On a device the stream that gathered its
+ * unit writes the zeros. Its unit is gathered. It is valid until weftTrainShardReduceScatter: ask again after that. Gradients of several batches may be
  * added up there: then nothing is sent for them.
  * Errors: weftInvalidArgument (no such parameter), weftInvalidUsage (its unit is released), weftRemoteError,
  * weftTimeout, weftSystemError.

@@ -108,6 +108,8 @@ class Shard(_Training, _weft.Shard):
     reduce_bits: 4 or 8: gradients are sent so, within the host and then between hosts; 0: exactly.
     block_count: elements that share a scale.
     keep_gradients: host memory of gradients stays allocated between iterations, for a faster step.
+    overwrite_gradients: a whole gradient begins with any numbers in place of zeros, for a faster step: whoever asks for one
+        writes every element of all gradients of the unit.
     shards_on_host: the pieces of a model on a device lie in pinned host memory (CPU offload), as arrays of torch, numpy
         or memoryviews: an Optimizer of host memory updates them. finish() then blocks until the gradients are there.
 
@@ -134,6 +136,7 @@ class Shard(_Training, _weft.Shard):
         block_count: int = 256,
         shards_on_host: bool = False,
         keep_gradients: bool = False,
+        overwrite_gradients: bool = False,
     ) -> None:
         self._parameters: dict[str, int] = {}
         self._devices: dict[int, str] = {}  # of the arrays: -1: host memory; with the name of one
@@ -159,7 +162,7 @@ class Shard(_Training, _weft.Shard):
         settings: dict[str, Any] = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
         settings.update(gather_bits=gather_bits, reduce_bits=reduce_bits, block_count=block_count)
         settings.update(on_device=any(each >= 0 for each in self._devices), shards_on_host=shards_on_host)
-        settings.update(keep_gradients=keep_gradients)
+        settings.update(keep_gradients=keep_gradients, overwrite_gradients=overwrite_gradients)
         types = {"parameter_type": parameter_type, "reduce_type": reduce_type, "output_type": output_type}
         settings.update({name: None if each is None else _name(each) for name, each in types.items()})
         super().__init__(comm, entries, settings, refused)
@@ -232,7 +235,8 @@ class Shard(_Training, _weft.Shard):
         return _results.over(self._forms[number].whole, memory, self._forms[number].shape)
 
     def gradient(self, parameter: Union[str, int]) -> Any:
-        """The whole gradient of a parameter of a gathered unit: zeros at first. It is valid until it is reduced.
+        """The whole gradient of a parameter of a gathered unit: zeros at first, unless overwrite_gradients. It is valid until
+        it is reduced.
 
         On a device the stream that gathered the unit writes the zeros.
         """

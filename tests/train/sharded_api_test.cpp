@@ -58,6 +58,7 @@ TEST_CASE("wrong units and settings are refused at creation") {
     CHECK(creation_error([](SmallUnits& s) { s.config.divisor = -1; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.onDevice = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.keepGradients = 2; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.overwriteGradients = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.parameterType = weftFloat64; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.gatherBits = 4; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.reduceBits = 1; }) == "argument.config");
@@ -280,6 +281,43 @@ TEST_CASE("with keepGradients the memory of gradients stays") {
                  (void)weftTrainShardZeroGradients(shard);
              }
              check_memory(shard, EqualUnits::all, wholes, "the end", seen);
+             (void)weftBarrier(comm, nullptr);
+             (void)weftTrainShardDestroy(shard);
+             return seen;
+         }))
+        CHECK(wrong == "");
+}
+
+TEST_CASE("with overwriteGradients old numbers reach neither padding nor ranks without a gradient") {
+    for (const std::string& wrong : on_threads(2, nullptr, [](weftComm_t comm, int rank) -> std::string {
+             SmallUnits small;
+             small.tensors[2].count = 5;
+             small.config.overwriteGradients = small.config.keepGradients = 1;
+             small.config.reduceBits = 8;  // a large number in the padding would round the gradient to zero
+             weftTrainShard_t shard = nullptr;
+             if (small.create(comm, &shard) != weftSuccess) return std::string(weftGetLastError(nullptr));
+             const auto reduce = [&](int unit, int first_parameter, size_t count, float number) {
+                 (void)weftTrainShardGather(shard, unit, nullptr);
+                 void* gradient = nullptr;
+                 if (number != 0) (void)weftTrainShardGetGradient(shard, first_parameter, &gradient);
+                 if (gradient) std::fill_n(static_cast<float*>(gradient), count, number);
+                 (void)weftTrainShardRelease(shard, unit, weftTrainBackward, nullptr);
+                 (void)weftTrainShardReduceScatter(shard, unit, weftTrainSynchronize, nullptr);
+                 return weftTrainShardFinish(shard, nullptr);
+             };
+             std::string seen;
+             // Rank 1 has no gradient of the head in step 2.
+             for (int step = 1; step <= 2; ++step) {
+                 if (reduce(0, 0, 16, 1000) != weftSuccess ||
+                     reduce(1, 2, 5, rank == 0 || step == 1 ? 1 : 0) != weftSuccess)
+                     seen += std::string(weftGetLastError(nullptr));
+                 weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+                 (void)weftTrainShardGetPiece(shard, 2, &piece);
+                 for (size_t i = 0; i < piece.count; ++i)
+                     if (static_cast<float*>(piece.gradient)[i] != (step == 1 ? 1.0f : 0.5f))
+                         seen += std::to_string(static_cast<float*>(piece.gradient)[i]) + "; ";
+                 (void)weftTrainShardZeroGradients(shard);
+             }
              (void)weftBarrier(comm, nullptr);
              (void)weftTrainShardDestroy(shard);
              return seen;

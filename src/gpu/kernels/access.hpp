@@ -25,6 +25,12 @@ class AccessKernel {
     static constexpr uint64_t patience_ns = 100'000;  // a wait this long does not end in the next microsecond
     static constexpr uint64_t line = 128;
 
+    struct Wait {
+        uint64_t begin;  // ns; 0: not timed yet
+        uint64_t polls;  // that have reported the wait
+        bool failed = false;
+    };
+
     WEFT_DEVICE bool first() const { return team_.thread == 0; }
 
     // False: an earlier kernel of this rank failed, or the communicator is aborted. Then the kernel writes nothing.
@@ -33,7 +39,7 @@ class AccessKernel {
         if (first()) {
             const bool aborted = load_relaxed(a_.abort) != 0;  // this load overlaps with the next one
             leaves = load_relaxed(&own_.failed) != 0;
-            if (!leaves && aborted) leaves = true, fail(KernelFailure::aborted, a_.peer, {});
+            if (!leaves && aborted) leaves = true, report(*this, KernelFailure::aborted, a_.peer, {});
         }
         return !team_.any(leaves);
     }
@@ -67,17 +73,18 @@ class AccessKernel {
     // False: this kernel has failed.
     WEFT_DEVICE bool await() const {
         uint32_t turns = 0;
-        uint64_t begin = 0, polls = 0;
+        Wait wait{0, 0};
         int next = team_.thread;
         for (;;) {
             while (next < a_.wait_count && received(a_.waits[next]) >= a_.waits[next].wanted) next += team_.threads;
             if (!team_.any(next < a_.wait_count)) break;
             ++turns;
             const bool looking = (turns & (turns_to_poll - 1)) == 0;
-            if (looking && team_.any(first() && !poll(turns, begin, polls))) return false;
+            if (looking && first()) wait = poll(*this, turns, wait);
+            if (looking && team_.any(wait.failed)) return false;
             pause();
         }
-        if (polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
+        if (wait.polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
         return true;
     }
     WEFT_DEVICE void take() const {
@@ -85,36 +92,44 @@ class AccessKernel {
             a_.signals[a_.rank][a_.waits[i].peer].consumed[a_.waits[i].signal] += a_.waits[i].wanted;
     }
 
-    // As MessageKernel::poll(); only the first thread calls it. False: the block leaves.
-    WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) const {
-        if ((turns & (turns_to_clock - 1)) != 0) return true;
+    // As MessageKernel::poll(); only the first thread calls it.
+    static WEFT_DEVICE_COLD Wait poll(AccessKernel self, uint32_t turns, Wait wait) {
+        return self.poll_here(turns, wait);
+    }
+    WEFT_DEVICE Wait poll_here(uint32_t turns, Wait wait) const {
+        if ((turns & (turns_to_clock - 1)) != 0) return wait;
         const uint64_t now = clock_ns();
-        if (begin == 0) begin = now;
+        if (wait.begin == 0) wait.begin = now;
         uint64_t ranks = 0;
         int missing = 0;
         SignalReport lacking{};
         for (int i = a_.wait_count - 1; i >= 0; --i) {
-            const AccessWait& wait = a_.waits[i];
-            const uint64_t there = received(wait);
-            if (there >= wait.wanted) continue;
-            ranks |= uint64_t(1) << unsigned(wait.peer);
-            missing = wait.peer;
-            lacking = {wait.signal, there, wait.wanted};
+            const AccessWait& awaited = a_.waits[i];
+            const uint64_t there = received(awaited);
+            if (there >= awaited.wanted) continue;
+            ranks |= uint64_t(1) << unsigned(awaited.peer);
+            missing = awaited.peer;
+            lacking = {awaited.signal, there, awaited.wanted};
         }
-        if (ranks == 0) return true;
-        if (load_relaxed(a_.abort) != 0) return fail(KernelFailure::aborted, missing, lacking), false;
-        if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns)
-            return fail(KernelFailure::timeout, missing, lacking), false;
-        if (now - begin > patience_ns) {
+        if (ranks == 0) return wait;
+        const bool aborted = load_relaxed(a_.abort) != 0;
+        if (aborted || (a_.timeout_ns != 0 && now - wait.begin > a_.timeout_ns)) {
+            report_here(aborted ? KernelFailure::aborted : KernelFailure::timeout, missing, lacking);
+            return {0, 0, true};
+        }
+        if (now - wait.begin > patience_ns) {
             BlockWait& block_waits = a_.block_waits[team_.block];
             store_relaxed(&block_waits.ranks, ranks);
-            store_release(&block_waits.polls, ++polls);
+            store_release(&block_waits.polls, ++wait.polls);
             sleep_a_little();
         }
-        return true;
+        return wait;
     }
-    // As KernelBarrier::fail().
-    WEFT_DEVICE_COLD void fail(KernelFailure failure, int peer, const SignalReport& lacking) const {
+    static WEFT_DEVICE_COLD void report(AccessKernel self, KernelFailure failure, int peer, SignalReport lacking) {
+        self.report_here(failure, peer, lacking);
+    }
+    // As in KernelBarrier.
+    WEFT_DEVICE void report_here(KernelFailure failure, int peer, const SignalReport& lacking) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
         *a_.signal_report = lacking;
         FailureReport& report = *a_.report;
@@ -126,7 +141,7 @@ class AccessKernel {
         store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(failure));
     }
 
-    const Team& team_;
+    const Team team_;
     const AccessArguments& a_;
     RankFlags& own_;
 };

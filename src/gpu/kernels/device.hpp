@@ -20,6 +20,10 @@
 #define WEFT_NO_UNROLL
 #endif
 
+// WEFT_DEVICE_COLD is out of line, for code that seldom runs. Such a function is static and takes values: an object whose
+// address it took would lie in local memory, and so would every member that hot code reads. A reference to the arguments
+// of a kernel is harmless. It calls no other such function: a frame would need local memory.
+
 namespace weft::internal::cuda {
 
 #if !defined(__CUDACC__)

@@ -26,6 +26,8 @@ class KernelBarrier {
         first_epoch_ = epoch_ + 1;
     }
 
+    // No operation has 2^30 epochs, so epochs are restarted between operations only.
+    static constexpr uint32_t last_epoch = 0xc0000000;
     WEFT_DEVICE uint32_t epoch() const { return epoch_; }
     WEFT_DEVICE void at_tile(uint64_t tile) { tile_ = tile; }
 
@@ -40,19 +42,17 @@ class KernelBarrier {
         const uint32_t failed = load_relaxed(&own_.failed);
         const bool heard = arguments_.domain && KernelFailure(failed & 0xff) == KernelFailure::mismatch &&
                            failed >> 8 == (arguments_.launch & 0xffffff) && load_relaxed(arguments_.abort) == 0;
-        return !team_.any(failed != 0 && !heard);
+        if (team_.any(failed != 0 && !heard)) return false;
+        return epoch_ < last_epoch || restart_epochs();
     }
-    // Starts the next epoch and announces it to all peers, without a wait (except every 2^32 epochs). The team has
-    // passed a barrier since the last epoch. Peers that await a barrier's epoch see all earlier work of this rank's
-    // stream.
-    WEFT_DEVICE bool announce() {
+    // Starts the next epoch and announces it to all peers, without a wait. The team has passed a barrier since the last
+    // epoch. Peers that await a barrier's epoch see all earlier work of this rank's stream.
+    WEFT_DEVICE void announce() {
         ++epoch_;
-        if (epoch_ == 0 && !restart_epochs()) return false;
         if (arguments_.domain) publish(arguments_.bytes == 0);
-        return true;
     }
     // Waits until all peers have announced this epoch. Their earlier writes are visible afterwards.
-    WEFT_DEVICE bool await(KernelWait waiting) {
+    WEFT_DEVICE bool await(KernelWait waiting) const {
         bool failed = false;
         for (int peer = team_.thread; arguments_.domain && peer < arguments_.ranks; peer += team_.threads)
             if (peer != arguments_.rank) failed |= !await_peer(peer, waiting);
@@ -62,7 +62,6 @@ class KernelBarrier {
     WEFT_DEVICE bool sync(KernelWait waiting) {
         team_.barrier();
         ++epoch_;
-        if (epoch_ == 0 && !restart_epochs()) return false;
         if (arguments_.domain) publish(true);
         return await(waiting);
     }
@@ -73,18 +72,37 @@ class KernelBarrier {
 
     // For a single thread: polls `ready` until it returns true. `peer` returns the missing rank. False: leave.
     template <class Peer, class Ready>
-    WEFT_DEVICE bool spin(KernelWait waiting, Peer&& peer, Ready&& ready) {
+    WEFT_DEVICE bool spin(KernelWait waiting, Peer&& peer, Ready&& ready) const {
         uint32_t turns = 0;
-        uint64_t begin = 0;
+        uint64_t begin = not_timed;
         while (!ready()) {
-            if ((++turns & (turns_to_poll - 1)) == 0 && !poll(waiting, peer(), turns, begin)) return false;
+            if ((++turns & (turns_to_poll - 1)) == 0) {
+                begin = poll(*this, waiting, peer(), turns, begin);
+                if (begin == gives_up) return false;
+            }
             pause();
         }
         return true;
     }
 
     // Only the first failure of the rank is reported; all its blocks leave.
-    WEFT_DEVICE_COLD void fail(KernelFailure failure, KernelWait waiting, int peer, uint32_t other_fingerprint) {
+    WEFT_DEVICE void fail(KernelFailure failure, KernelWait waiting, int peer, uint32_t other_fingerprint) const {
+        report(*this, failure, waiting, peer, other_fingerprint);
+    }
+
+  private:
+    static constexpr uint64_t patience_ns = 100'000;  // a wait this long does not end in the next microsecond
+    // A late third rank may keep block 0 from reaching the mismatched call for this long.
+    static constexpr uint64_t first_block_patience_ns = 1'000'000'000;
+    // In place of the time at which a wait began.
+    static constexpr uint64_t gives_up = 0, not_timed = 1;
+
+    static WEFT_DEVICE_COLD void report(KernelBarrier self, KernelFailure failure, KernelWait waiting, int peer,
+                                        uint32_t other_fingerprint) {
+        self.report_here(failure, waiting, peer, other_fingerprint);
+    }
+    WEFT_DEVICE void report_here(KernelFailure failure, KernelWait waiting, int peer,
+                                 uint32_t other_fingerprint) const {
         if (!claim(&own_.failed, uint32_t(failure) | (arguments_.launch & 0xffffff) << 8)) return;
         FailureReport& report = *arguments_.report;
         report.waiting = waiting;
@@ -99,46 +117,61 @@ class KernelBarrier {
         store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(failure));
     }
 
-  private:
-    static constexpr uint64_t patience_ns = 100'000;  // a wait this long does not end in the next microsecond
-    // A late third rank may keep block 0 from reaching the mismatched call for this long.
-    static constexpr uint64_t first_block_patience_ns = 1'000'000'000;
-
-    // Not every turn: the flags lie outside the multiprocessor, and the abort flag outside the device.
-    WEFT_DEVICE_COLD bool poll(KernelWait waiting, int peer, uint32_t turns, uint64_t& begin) {
-        if (load_relaxed(&own_.failed) != 0) return false;
-        if ((turns & (turns_to_clock - 1)) != 0) return true;
+    // Not every turn: the flags lie outside the multiprocessor, and the abort flag outside the device. Returns when the
+    // wait began, or gives_up.
+    static WEFT_DEVICE_COLD uint64_t poll(KernelBarrier self, KernelWait waiting, int peer, uint32_t turns,
+                                          uint64_t begin) {
+        const KernelArguments& a = self.arguments_;
+        if (load_relaxed(&self.own_.failed) != 0) return gives_up;
+        if ((turns & (turns_to_clock - 1)) != 0) return begin;
         const uint64_t now = clock_ns();
-        if (begin == 0) begin = now;
-        if (load_relaxed(arguments_.abort) != 0) return fail(KernelFailure::aborted, waiting, peer, 0), false;
-        if (arguments_.domain && !same_operation()) return false;
-        if (arguments_.timeout_ns != 0 && now - begin > arguments_.timeout_ns)
-            return fail(KernelFailure::timeout, waiting, peer, 0), false;
+        if (begin == not_timed) begin = now;
+        KernelFailure failure = KernelFailure::none;
+        uint32_t other_fingerprint = 0;
+        if (load_relaxed(a.abort) != 0) {
+            failure = KernelFailure::aborted;
+        } else if (const int other = a.domain ? self.mismatched_peer(other_fingerprint) : -1; other >= 0) {
+            if (self.team_.block != 0) self.await_first_block();
+            failure = KernelFailure::mismatch;
+            waiting = KernelWait::nothing;
+            peer = other;
+        } else if (a.timeout_ns != 0 && now - begin > a.timeout_ns) {
+            failure = KernelFailure::timeout;
+        }
+        if (failure != KernelFailure::none) {
+            self.report_here(failure, waiting, peer, other_fingerprint);
+            return gives_up;
+        }
         if (now - begin > patience_ns) sleep_a_little();
-        return true;
+        return begin;
     }
-    // Whether no peer has entered an epoch of this operation with a different operation.
-    WEFT_DEVICE bool same_operation() {
-        for (int peer = 0; peer < arguments_.ranks; ++peer)
-            if (peer != arguments_.rank && !same_operation(peer, load_relaxed(&own_.barrier[team_.block][peer])))
-                return false;
-        return true;
+    // A peer that has entered an epoch of this operation with a different operation; -1: none.
+    WEFT_DEVICE int mismatched_peer(uint32_t& other_fingerprint) const {
+        for (int peer = 0; peer < arguments_.ranks; ++peer) {
+            const uint64_t word = peer == arguments_.rank ? 0 : load_relaxed(&own_.barrier[team_.block][peer]);
+            if (peer == arguments_.rank || same_operation(word)) continue;
+            other_fingerprint = uint32_t(word);
+            return peer;
+        }
+        return -1;
     }
-    WEFT_DEVICE bool same_operation(int peer, uint64_t word) {
-        if (uint32_t(word) == fingerprint_) return true;
-        if (int32_t(epoch_of(word) - first_epoch_) < 0 || int32_t(epoch_of(word) - epoch_) > 0) return true;
-        if (team_.block != 0) await_first_block();
-        return fail(KernelFailure::mismatch, KernelWait::nothing, peer, uint32_t(word)), false;
+    WEFT_DEVICE bool same_operation(uint64_t word) const {
+        return uint32_t(word) == fingerprint_ || int32_t(epoch_of(word) - first_epoch_) < 0 ||
+               int32_t(epoch_of(word) - epoch_) > 0;
+    }
+    static WEFT_DEVICE_COLD void report_mismatch(KernelBarrier self, int peer, uint32_t other_fingerprint) {
+        if (self.team_.block != 0) self.await_first_block();
+        self.report_here(KernelFailure::mismatch, KernelWait::nothing, peer, other_fingerprint);
     }
     // Blocks of a kernel with several calls do not wait for each other, and mismatched calls may have fewer blocks. So
     // this block may have seen a later call. Block 0 takes part in all calls and reaches the first mismatch.
-    WEFT_DEVICE_COLD void await_first_block() {
+    WEFT_DEVICE void await_first_block() const {
         for (const uint64_t begin = clock_ns(); load_relaxed(&own_.failed) == 0 &&
                                                 load_relaxed(arguments_.abort) == 0 &&
                                                 clock_ns() - begin < first_block_patience_ns;)
             sleep_a_little();
     }
-    WEFT_DEVICE bool await_peer(int peer, KernelWait waiting) {
+    WEFT_DEVICE bool await_peer(int peer, KernelWait waiting) const {
         const uint64_t* word = &own_.barrier[team_.block][peer];
         uint64_t seen = 0;
         const bool came = spin(
@@ -147,10 +180,13 @@ class KernelBarrier {
                 seen = load_acquire(word);  // pairs with publish()
                 return int32_t(epoch_of(seen) - epoch_) >= 0;
             });
-        return came && same_operation(peer, seen);
+        if (!came) return false;
+        if (same_operation(seen)) return true;
+        report_mismatch(*this, peer, uint32_t(seen));
+        return false;
     }
     // Relaxed is enough for packets, which prove their own arrival, and for data with flags of its own.
-    WEFT_DEVICE void publish(bool release) {
+    WEFT_DEVICE void publish(bool release) const {
         for (int peer = team_.thread; peer < arguments_.ranks; peer += team_.threads) {
             if (peer == arguments_.rank) continue;
             uint64_t* word = &arguments_.flags[peer]->barrier[team_.block][arguments_.rank];
@@ -161,10 +197,12 @@ class KernelBarrier {
                 store_relaxed(word, value);
         }
     }
-    // The epochs wrap round: old packets must not look like new ones. No packet has epoch 0, and no rank sends into the
-    // memory that is cleared between epochs 0 and 1.
-    WEFT_DEVICE_COLD bool restart_epochs() {
+    // Before an operation whose epochs might wrap round: old packets must not look like new ones. No packet has epoch 0,
+    // and no rank sends into the memory that is cleared between epochs 0 and 1. All ranks do it before the same
+    // operation, and a peer that has not begun is less than 2^31 epochs behind.
+    WEFT_DEVICE bool restart_epochs() {
         const KernelArguments& a = arguments_;
+        epoch_ = first_epoch_ = 0;
         if (a.domain) publish(false);
         if (!await(KernelWait::entry)) return false;
         if (a.domain && a.packets[a.rank] && team_.block < packet_blocks) {
@@ -174,15 +212,10 @@ class KernelBarrier {
                     for (int i = team_.thread; i < lines_per_sender; i += team_.threads) lines[i] = {};
                 }
         }
-        team_.barrier();
-        ++epoch_;
-        if (a.domain) publish(true);
-        if (!await(KernelWait::entry)) return false;
-        ++epoch_;
-        return true;
+        return sync(KernelWait::entry);
     }
 
-    const Team& team_;
+    const Team team_;
     const KernelArguments& arguments_;
     RankFlags& own_;
     uint32_t epoch_, first_epoch_, fingerprint_;

@@ -19,7 +19,7 @@ class CountReader {
         const CountFaults faults(c_, a_.rank, a_.ranks);
         CountFault fault;
         for (int pair = team_.thread; pair < faults.pairs(); pair += team_.threads)
-            if (faults.find(pair, fault)) return fail(fault);
+            if (faults.find(pair, fault)) return report(a_, fault);
     }
 
   private:
@@ -42,18 +42,18 @@ class CountReader {
     }
 
     // As KernelBarrier::fail().
-    WEFT_DEVICE_COLD void fail(const CountFault& fault) const {
-        if (!claim(&a_.own->failed, uint32_t(KernelFailure::counts) | (a_.launch & 0xffffff) << 8)) return;
-        *a_.message_report = {true, fault.outgoing, false, 0, 0, fault.report};
-        FailureReport& report = *a_.report;
+    static WEFT_DEVICE_COLD void report(const MessageArguments& a, CountFault fault) {
+        if (!claim(&a.own->failed, uint32_t(KernelFailure::counts) | (a.launch & 0xffffff) << 8)) return;
+        *a.message_report = {true, fault.outgoing, false, 0, 0, fault.report};
+        FailureReport& report = *a.report;
         report.waiting = KernelWait::nothing;
-        report.rank = a_.rank;
+        report.rank = a.rank;
         report.peer = fault.peer;
-        report.fingerprint = c_.mark;
+        report.fingerprint = a.counts.mark;
         store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(KernelFailure::counts));
     }
 
-    const Team& team_;
+    const Team team_;
     const MessageArguments& a_;
     const MessageCounts& c_;
 };

@@ -63,6 +63,11 @@ class MessageKernel {
   private:
     using P2pChannel = MessageBlock::P2pChannel;
     enum class LaneState { ready, waits, ended, wrong };
+    struct Wait {
+        uint64_t begin;  // ns; 0: not timed yet
+        uint64_t polls;  // that have reported the wait
+        bool failed = false;
+    };
     static constexpr size_t pull_bytes = size_t(1) << 20;  // per turn, so that other p2p channels get their turn
     static constexpr uint64_t patience_ns = 100'000;       // a wait this long does not end in the next microsecond
 
@@ -100,7 +105,7 @@ class MessageKernel {
     // The next p2p channel that can move, or all_done or failed.
     WEFT_DEVICE int find() {
         uint32_t turns = 0;
-        uint64_t begin = 0, polls = 0;
+        Wait wait{0, 0};
         for (;;) {
             bool open = false;
             for (int i = 0; i < p2p_count_; ++i) {
@@ -108,16 +113,19 @@ class MessageKernel {
                 next_ = next_ + 1 < p2p_count_ ? next_ + 1 : 0;
                 const LaneState look = lane_state(block_.p2p_channels[at]);
                 if (look == LaneState::wrong) return MessageBlock::failed;
-                if (look == LaneState::ready) return move_on(polls), at;
+                if (look == LaneState::ready) return move_on(wait), at;
                 open |= look == LaneState::waits;
             }
-            if (!open) return move_on(polls), MessageBlock::all_done;
-            if ((++turns & (turns_to_poll - 1)) == 0 && !poll(turns, begin, polls)) return MessageBlock::failed;
+            if (!open) return move_on(wait), MessageBlock::all_done;
+            if ((++turns & (turns_to_poll - 1)) == 0) {
+                wait = poll(*this, turns, wait);
+                if (wait.failed) return MessageBlock::failed;
+            }
             pause();
         }
     }
-    WEFT_DEVICE void move_on(uint64_t polls) const {
-        if (polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
+    WEFT_DEVICE void move_on(const Wait& wait) const {
+        if (wait.polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
     }
 
     struct Piece {
@@ -168,8 +176,10 @@ class MessageKernel {
             const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(p2p)] : &header->filled);
             if (epoch_of(word) != p2p.moved + 1) return far ? want(p2p, *far) : LaneState::waits;
             const uint64_t bytes = far ? far->incoming.wholes[slot_of(p2p)] : header->bytes;
-            if (compared(uint32_t(word)) != compared(item.mark) || bytes != item.bytes)
-                return fail(KernelFailure::mismatch, KernelWait::nothing, p2p, uint32_t(word), bytes), LaneState::wrong;
+            if (compared(uint32_t(word)) != compared(item.mark) || bytes != item.bytes) {
+                report_mismatch(*this, int(&p2p - block_.p2p_channels), uint32_t(word), bytes);
+                return LaneState::wrong;
+            }
             if (!far) p2p.pulled = reinterpret_cast<const std::byte*>(header->address);
         }
         std::byte* const to = item.data + piece.offset + p2p.done;
@@ -220,12 +230,16 @@ class MessageKernel {
         ++p2p.message;
     }
 
-    // Not every turn, as in KernelBarrier. False: leave.
-    WEFT_DEVICE_COLD bool poll(uint32_t turns, uint64_t& begin, uint64_t& polls) {
-        if (load_relaxed(&own_.failed) != 0) return false;
-        if ((turns & (turns_to_clock - 1)) != 0) return true;
+    // Not every turn, as in KernelBarrier.
+    static WEFT_DEVICE_COLD Wait poll(MessageKernel self, uint32_t turns, Wait wait) {
+        return self.poll_here(turns, wait);
+    }
+    WEFT_DEVICE Wait poll_here(uint32_t turns, Wait wait) const {
+        const Wait leaves{0, 0, true};
+        if (load_relaxed(&own_.failed) != 0) return leaves;
+        if ((turns & (turns_to_clock - 1)) != 0) return wait;
         const uint64_t now = clock_ns();
-        if (begin == 0) begin = now;
+        if (wait.begin == 0) wait.begin = now;
         uint64_t ranks = 0;
         int missing = 0;
         for (int i = p2p_count_ - 1; i >= 0; --i) {
@@ -236,24 +250,31 @@ class MessageKernel {
             ranks |= uint64_t(1) << unsigned(queue.peer);
             missing = i;
         }
-        const P2pChannel& p2p = block_.p2p_channels[missing];
-        const bool sends = a_.queues[p2p.queue].kind == MessageQueue::outgoing;
-        const KernelWait waiting = sends ? KernelWait::credit : KernelWait::message;
-        if (load_relaxed(a_.abort) != 0) return fail(KernelFailure::aborted, waiting, p2p, 0, 0), false;
-        if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns)
-            return fail(KernelFailure::timeout, waiting, p2p, 0, 0), false;
-        if (now - begin > patience_ns) {
+        const bool aborted = load_relaxed(a_.abort) != 0;
+        if (aborted || (a_.timeout_ns != 0 && now - wait.begin > a_.timeout_ns)) {
+            const P2pChannel& p2p = block_.p2p_channels[missing];
+            const bool sends = a_.queues[p2p.queue].kind == MessageQueue::outgoing;
+            report_here(aborted ? KernelFailure::aborted : KernelFailure::timeout,
+                        sends ? KernelWait::credit : KernelWait::message, p2p, 0, 0);
+            return leaves;
+        }
+        if (now - wait.begin > patience_ns) {
             // If a rank is still missing two polls after it left, it left without its part of the message.
             BlockWait& block_waits = a_.block_waits[team_.block];
             store_relaxed(&block_waits.ranks, ranks);
-            store_release(&block_waits.polls, ++polls);
+            store_release(&block_waits.polls, ++wait.polls);
             sleep_a_little();
         }
-        return true;
+        return wait;
     }
-    // As KernelBarrier::fail().
-    WEFT_DEVICE_COLD void fail(KernelFailure failure, KernelWait waiting, const P2pChannel& p2p, uint32_t other_mark,
-                               uint64_t other_bytes) const {
+    static WEFT_DEVICE_COLD void report_mismatch(MessageKernel self, int p2p, uint32_t other_mark,
+                                                 uint64_t other_bytes) {
+        self.report_here(KernelFailure::mismatch, KernelWait::nothing, self.block_.p2p_channels[p2p], other_mark,
+                         other_bytes);
+    }
+    // As in KernelBarrier.
+    WEFT_DEVICE void report_here(KernelFailure failure, KernelWait waiting, const P2pChannel& p2p, uint32_t other_mark,
+                                 uint64_t other_bytes) const {
         if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
         const MessageQueue& queue = a_.queues[p2p.queue];
         // Behind the last message, the peer may still be reading that one.
@@ -304,7 +325,7 @@ class MessageKernel {
                (geometry_.p2p(with, p2p.channel) * message_slots + slot_of(p2p)) * message_slot_bytes;
     }
 
-    const Team& team_;
+    const Team team_;
     const MessageArguments& a_;
     RankFlags& own_;
     const MessageGeometry geometry_;

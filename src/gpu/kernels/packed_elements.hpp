@@ -196,7 +196,7 @@ class Reducer {
     }
     WEFT_DEVICE WidenedWord<type> finish(WidenedWord<type> value) const {
         if constexpr (adds) {
-            if (average_of_ != 0) return divide(value);
+            if (average_of_ != 0) return divide(value, divisor_, average_of_);
         }
         return value;
     }
@@ -219,17 +219,17 @@ class Reducer {
         return result;
     }
     // Not inlined: divisions are long and rarely needed.
-    WEFT_DEVICE_COLD WidenedWord<type> divide(WidenedWord<type> sum) const {
+    static WEFT_DEVICE_COLD WidenedWord<type> divide(WidenedWord<type> sum, A divisor, uint32_t average_of) {
         WEFT_UNROLL
         for (int i = 0; i < elements_of_word<type>; ++i) {
             if constexpr (std::is_floating_point_v<A>)
-                sum.at[i] /= divisor_;
+                sum.at[i] /= divisor;
             else if constexpr (std::is_signed_v<A> && sizeof(A) <= 4)
-                sum.at[i] = A(int32_t(sum.at[i]) / int32_t(average_of_));  // 64-bit division is much slower
+                sum.at[i] = A(int32_t(sum.at[i]) / int32_t(average_of));  // 64-bit division is much slower
             else if constexpr (sizeof(A) <= 4)
-                sum.at[i] = A(uint32_t(sum.at[i]) / average_of_);
+                sum.at[i] = A(uint32_t(sum.at[i]) / average_of);
             else
-                sum.at[i] = average(sum.at[i], average_of_);
+                sum.at[i] = average(sum.at[i], average_of);
         }
         return sum;
     }

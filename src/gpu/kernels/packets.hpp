@@ -12,18 +12,16 @@ namespace weft::internal::cuda {
 
 inline constexpr size_t unit_bytes = 8;  // data of a line
 
+// Each half is one access of 8 bytes in PTX's memory model; four of 4 bytes would have no order.
 #if defined(__CUDACC__)
 WEFT_DEVICE PacketLine load_line(const PacketLine* line) {
-    PacketLine value;
-    asm volatile("ld.relaxed.sys.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(value.data0), "=r"(value.epoch0), "=r"(value.data1), "=r"(value.epoch1)
-                 : "l"(line)
-                 : "memory");
-    return value;
+    uint64_t half0, half1;
+    asm volatile("ld.relaxed.sys.v2.b64 {%0, %1}, [%2];" : "=l"(half0), "=l"(half1) : "l"(line) : "memory");
+    return {uint32_t(half0), uint32_t(half0 >> 32), uint32_t(half1), uint32_t(half1 >> 32)};
 }
 WEFT_DEVICE void store_line(PacketLine* line, const PacketLine& value) {
-    asm volatile("st.relaxed.sys.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(line), "r"(value.data0), "r"(value.epoch0),
-                 "r"(value.data1), "r"(value.epoch1)
+    asm volatile("st.relaxed.sys.v2.b64 [%0], {%1, %2};" ::"l"(line), "l"(uint64_t(value.epoch0) << 32 | value.data0),
+                 "l"(uint64_t(value.epoch1) << 32 | value.data1)
                  : "memory");
 }
 #else
@@ -41,27 +39,34 @@ inline void store_line(PacketLine* line, const PacketLine& value) {
 #endif
 
 // The first `bytes` bytes (at most 8) at any address, padded with zeros.
-WEFT_DEVICE uint64_t load_unit(const std::byte* address, size_t bytes) {
-    if (bytes >= unit_bytes && misalignment(address, 8) == 0) {
-        const Pack<8> pack = load_pack<8>(address);
-        return uint64_t(pack.words[1]) << 32 | pack.words[0];
-    }
-    uint64_t unit = 0;
-    if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
+WEFT_DEVICE_COLD uint64_t load_partial_unit(const std::byte* address, size_t bytes) {
+    if (bytes >= unit_bytes && misalignment(address, 4) == 0)
         return uint64_t(load_pack<4>(address + 4).words[0]) << 32 | load_pack<4>(address).words[0];
-    }
+    uint64_t unit = 0;
     for (size_t i = 0; i < unit_bytes && i < bytes; ++i) unit |= uint64_t(address[i]) << 8 * i;
     return unit;
 }
-WEFT_DEVICE void store_unit(std::byte* address, size_t bytes, uint64_t unit) {
-    if (bytes >= unit_bytes && misalignment(address, 8) == 0) {
-        store_pack<8>(address, {{uint32_t(unit), uint32_t(unit >> 32)}});
-    } else if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
+WEFT_DEVICE bool is_whole_unit(const std::byte* address, size_t bytes) {
+    return bytes >= unit_bytes && misalignment(address, 8) == 0;
+}
+WEFT_DEVICE uint64_t load_unit(const std::byte* address, size_t bytes) {
+    if (!is_whole_unit(address, bytes)) return load_partial_unit(address, bytes);
+    const Pack<8> pack = load_pack<8>(address);
+    return uint64_t(pack.words[1]) << 32 | pack.words[0];
+}
+WEFT_DEVICE_COLD void store_partial_unit(std::byte* address, size_t bytes, uint64_t unit) {
+    if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
         store_pack<4>(address, {{uint32_t(unit)}});
         store_pack<4>(address + 4, {{uint32_t(unit >> 32)}});
     } else {
         for (size_t i = 0; i < unit_bytes && i < bytes; ++i) address[i] = std::byte(unit >> 8 * i);
     }
+}
+WEFT_DEVICE void store_unit(std::byte* address, size_t bytes, uint64_t unit) {
+    if (is_whole_unit(address, bytes))
+        store_pack<8>(address, {{uint32_t(unit), uint32_t(unit >> 32)}});
+    else
+        store_partial_unit(address, bytes, unit);
 }
 
 // The elements of one line.
@@ -87,7 +92,7 @@ struct Unit {
         return left;
     }
     // Rarely used reductions take less code.
-    static WEFT_DEVICE_COLD Unit combine_cold(const Reducer<type, adds>& reducer, Unit left, Unit right) {
+    static WEFT_DEVICE_COLD Unit combine_cold(Reducer<type, adds> reducer, Unit left, Unit right) {
         return combine(reducer, left, right);
     }
     WEFT_DEVICE void finish(const Reducer<type, adds>& reducer) {
@@ -134,15 +139,14 @@ class PacketExchange {
         const Round round = rounds_of(half * a_.ranks);
         const int share = (round.lines + a_.ranks - 1) / a_.ranks;  // lines of each rank
         for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!barrier_.announce()) return;
+            barrier_.announce();
             barrier_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
-            for (int distance = 1; distance < a_.ranks; ++distance) {
-                const int peer = turned(distance);
-                for (int line = team_.thread; line < share && peer * share + line < lines; line += team_.threads)
-                    send(peer, line, own_unit(first + uint64_t(peer * share + line)));
-            }
+            for (int line = team_.thread; line < share; line += team_.threads)
+                send_each(
+                    line, [&](int peer) { return peer * share + line < lines; },
+                    [&](int peer) { return own_unit(first + uint64_t(peer * share + line)); });
             bool failed = false;
             for (int line = team_.thread; line < share && a_.rank * share + line < lines && !failed;
                  line += team_.threads) {
@@ -153,15 +157,10 @@ class PacketExchange {
                 send_to_all(half + line, result);
                 put_unit(unit, result);
             }
-            for (int distance = 1; distance < a_.ranks && !failed; ++distance) {
-                const int peer = turned(distance);
-                for (int line = team_.thread; line < share && peer * share + line < lines && !failed;
-                     line += team_.threads) {
-                    uint64_t result;
-                    failed = !receive(peer, half + line, result);
-                    if (!failed) put_unit(first + uint64_t(peer * share + line), result);
-                }
-            }
+            for (int line = team_.thread; line < share && !failed; line += team_.threads)
+                failed = !receive_each(
+                    half + line, [&](int peer) { return peer != a_.rank && peer * share + line < lines; },
+                    [&](int peer, uint64_t result) { put_unit(first + uint64_t(peer * share + line), result); });
             if (team_.any(failed) || !barrier_.await(KernelWait::packet)) return;
         }
         barrier_.leave();
@@ -180,7 +179,7 @@ class PacketExchange {
         const bool gives = is_one_of(a_.source_rank, a_.rank), takes = is_one_of(a_.destination_rank, a_.rank);
         const Round round = rounds_of(lines_per_sender);
         for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!barrier_.announce()) return false;
+            barrier_.announce();
             barrier_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
@@ -201,9 +200,9 @@ class PacketExchange {
                 if (const int peer = turned(distance); is_one_of(a_.destination_rank, peer)) send(peer, line, own);
             return;
         }
-        for (int distance = 1; distance < a_.ranks; ++distance)
-            if (const int peer = turned(distance); is_one_of(a_.destination_rank, peer))
-                send(peer, line, own_unit(unit, peer));
+        send_each(
+            line, [&](int peer) { return is_one_of(a_.destination_rank, peer); },
+            [&](int peer) { return own_unit(unit, peer); });
     }
     WEFT_DEVICE bool take(int line, uint64_t unit) {
         uint64_t result;
@@ -212,17 +211,10 @@ class PacketExchange {
             put_unit(unit, result);
             return true;
         }
-        WEFT_NO_UNROLL
-        for (int distance = 0; distance < a_.ranks; ++distance) {
-            const int source = turned(distance);
-            if (!is_one_of(a_.source_rank, source)) continue;
-            if (source == a_.rank)
-                result = own_unit(unit, source);
-            else if (!receive(source, line, result))
-                return false;
-            put_unit(unit, result, source);
-        }
-        return true;
+        if (is_one_of(a_.source_rank, a_.rank)) put_unit(unit, own_unit(unit, a_.rank), a_.rank);
+        return receive_each(
+            line, [&](int source) { return source != a_.rank && is_one_of(a_.source_rank, source); },
+            [&](int source, uint64_t value) { put_unit(unit, value, source); });
     }
 
     // The message in rounds of `lines` units per block; equal on all ranks.
@@ -263,7 +255,7 @@ class PacketExchange {
             load_unit(send_ + uint64_t(destination) * a_.send_stride + unit * unit_bytes, bytes_of(unit));
         return reducer_.scaled() ? scaled(reducer_, raw) : raw;
     }
-    static WEFT_DEVICE_COLD uint64_t scaled(const Reducer<type, adds>& reducer, uint64_t unit) {
+    static WEFT_DEVICE_COLD uint64_t scaled(Reducer<type, adds> reducer, uint64_t unit) {
         auto wide = Unit<type, adds>::widen(unit);
         for (auto& word : wide.at) word = reducer.scale(word);
         return wide.rounded();
@@ -285,13 +277,19 @@ class PacketExchange {
     WEFT_DEVICE bool complete(const PacketLine& line) const {
         return line.epoch0 == barrier_.epoch() && line.epoch1 == barrier_.epoch();
     }
-    WEFT_DEVICE bool receive(int sender, int line, uint64_t& unit) {
-        const PacketLine* at = line_at(a_.rank, sender, line);
-        PacketLine seen = {};
-        const bool came = barrier_.spin(
-            KernelWait::packet, [&] { return sender; }, [&] { return complete(seen = load_line(at)); });
-        unit = uint64_t(seen.data1) << 32 | seen.data0;
-        return came;
+    // Sends a unit to each peer that wants one. All loads of a batch are issued before the first store.
+    template <class Wanted, class Load>
+    WEFT_DEVICE void send_each(int line, Wanted&& wanted, Load&& load) const {
+        WEFT_NO_UNROLL
+        for (int near = 1; near < a_.ranks; near += batch) {
+            uint64_t units[batch];
+            WEFT_UNROLL
+            for (int k = 0; k < batch; ++k)
+                if (near + k < a_.ranks && wanted(turned(near + k))) units[k] = load(turned(near + k));
+            WEFT_UNROLL
+            for (int k = 0; k < batch; ++k)
+                if (near + k < a_.ranks && wanted(turned(near + k))) send(turned(near + k), line, units[k]);
+        }
     }
 
     static WEFT_DEVICE int first_of(uint32_t bits) {
@@ -299,18 +297,42 @@ class PacketExchange {
         while ((bits >> bit & 1) == 0) ++bit;
         return bit;
     }
-    WEFT_DEVICE bool reduce_line(int line, uint64_t own, uint64_t& result) {
-        if constexpr (adds)
-            return reduce_line_here(line, own, result);
-        else
-            return reduce_line_cold(line, own, result);
+    // Waits for a line from each rank of a batch; bit k of `missing`: from rank first + k. All loads are issued before
+    // the first is used.
+    WEFT_DEVICE bool receive_batch(int first, uint32_t missing, int line, PacketLine (&seen)[batch]) const {
+        return barrier_.spin(
+            KernelWait::packet, [&] { return first + first_of(missing); },
+            [&] {
+                WEFT_UNROLL
+                for (int k = 0; k < batch; ++k)
+                    if (missing >> k & 1) seen[k] = load_line(line_at(a_.rank, first + k, line));
+                WEFT_UNROLL
+                for (int k = 0; k < batch; ++k)
+                    if ((missing >> k & 1) && complete(seen[k])) missing &= ~(1u << k);
+                return missing == 0;
+            });
     }
-    WEFT_DEVICE_COLD bool reduce_line_cold(int line, uint64_t own, uint64_t& result) {
-        return reduce_line_here(line, own, result);
+    static WEFT_DEVICE uint64_t unit_of(const PacketLine& line) { return uint64_t(line.data1) << 32 | line.data0; }
+    // Calls put(sender, unit) for each wanted rank's unit.
+    template <class Wanted, class Put>
+    WEFT_DEVICE bool receive_each(int line, Wanted&& wanted, Put&& put) const {
+        WEFT_NO_UNROLL
+        for (int first = 0; first < a_.ranks; first += batch) {
+            PacketLine seen[batch] = {};
+            uint32_t wanted_here = 0;
+            WEFT_UNROLL
+            for (int k = 0; k < batch; ++k)
+                if (first + k < a_.ranks && wanted(first + k)) wanted_here |= 1u << k;
+            if (!receive_batch(first, wanted_here, line, seen)) return false;
+            WEFT_UNROLL
+            for (int k = 0; k < batch; ++k)
+                if (wanted_here >> k & 1) put(first + k, unit_of(seen[k]));
+        }
+        return true;
     }
-    // Combines the contributions of all ranks to a line in rank order. All loads of a batch are issued before the first
-    // is used.
-    WEFT_DEVICE bool reduce_line_here(int line, uint64_t own, uint64_t& result) {
+
+    // Combines the contributions of all ranks to a line in rank order.
+    WEFT_DEVICE bool reduce_line(int line, uint64_t own, uint64_t& result) const {
         Unit<type, adds> value = {};
         WEFT_NO_UNROLL
         for (int first = 0; first < a_.ranks; first += batch) {
@@ -319,22 +341,11 @@ class PacketExchange {
             WEFT_UNROLL
             for (int k = 0; k < batch; ++k)
                 if (first + k < a_.ranks && first + k != a_.rank) missing |= 1u << k;
-            const auto ready = [&] {
-                WEFT_UNROLL
-                for (int k = 0; k < batch; ++k)
-                    if (missing >> k & 1) seen[k] = load_line(line_at(a_.rank, first + k, line));
-                WEFT_UNROLL
-                for (int k = 0; k < batch; ++k)
-                    if ((missing >> k & 1) && complete(seen[k])) missing &= ~(1u << k);
-                return missing == 0;
-            };
-            if (!barrier_.spin(
-                    KernelWait::packet, [&] { return first + first_of(missing); }, ready))
-                return false;
+            if (!receive_batch(first, missing, line, seen)) return false;
             WEFT_UNROLL
             for (int k = 0; k < batch; ++k) {
                 if (first + k >= a_.ranks) continue;
-                const uint64_t unit = first + k == a_.rank ? own : uint64_t(seen[k].data1) << 32 | seen[k].data0;
+                const uint64_t unit = first + k == a_.rank ? own : unit_of(seen[k]);
                 auto wide = Unit<type, adds>::widen(unit);
                 for (auto& word : wide.at) word = reducer_.contribution(word);
                 value = first + k == 0 ? wide : combine(value, wide);
@@ -352,7 +363,7 @@ class PacketExchange {
             return Unit<type, adds>::combine_cold(reducer_, left, right);
     }
 
-    const Team& team_;
+    const Team team_;
     const KernelArguments& a_;
     const Reducer<type, adds> reducer_;
     KernelBarrier barrier_;

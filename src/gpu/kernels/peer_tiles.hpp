@@ -66,7 +66,8 @@ class PeerTiles {
             }
         }
         if (!staged_) {
-            if (!met && !(barrier_.announce() && barrier_.await(KernelWait::entry))) return;
+            if (!met) barrier_.announce();
+            if (!met && !barrier_.await(KernelWait::entry)) return;
         } else {
             if (!there) stage(tile_of(0));
             if (!met && !barrier_.sync(KernelWait::entry)) return;
@@ -113,7 +114,7 @@ class PeerTiles {
         return count;
     }
 
-    const Team& team_;
+    const Team team_;
     const KernelArguments& a_;
     KernelBarrier barrier_;
     const std::byte* const* inputs_;

@@ -11,29 +11,53 @@ struct PackRange {
     size_t begin, end;
 };
 
-// Pointers in arrays of at most `most_sources` and `most_targets`; small arrays stay in registers.
+// Pointers in arrays of at most `most_sources` and `most_targets`. Small arrays stay in registers, because their indices
+// are constants.
 template <int most_sources_, int most_targets_>
 struct Streams {
     static constexpr int most_sources = most_sources_, most_targets = most_targets_;
+    static constexpr bool few_sources = most_sources == 2, few_targets = most_targets <= 3;
     const std::byte* const* sources;
-    int source_count;
-    std::byte* const* targets;
-    int target_count;
-    int first_target;  // the others follow cyclically
-    bool finish;       // averages divide at the end
-    int own = -1;      // the source that is this rank's unscaled input; only with two sources
+    int source_count;           // few: 2
+    std::byte* const* targets;  // few: most_targets, of which some may be null
+    int target_count;           // others only
+    int first_target;           // the others follow cyclically
+    bool finish;                // averages divide at the end
+    int own = -1;               // the source that is this rank's unscaled input; only with two sources
 
-    WEFT_DEVICE bool scales(int source) const { return most_sources == 2 && source == own; }
-    WEFT_DEVICE std::byte* target(int i) const {
-        const int at = first_target + i;
-        return targets[at < target_count ? at : at - target_count];
+    WEFT_DEVICE bool scales(int source) const { return few_sources && source == own; }
+    // use(number, address)
+    template <class Use>
+    WEFT_DEVICE void each_source(Use&& use) const {
+        if constexpr (few_sources) {
+            WEFT_UNROLL
+            for (int i = 0; i < most_sources; ++i) use(i, sources[i]);
+        } else {
+            WEFT_NO_UNROLL
+            for (int i = 0; i < source_count; ++i) use(i, sources[i]);
+        }
+    }
+    template <class Use>
+    WEFT_DEVICE void each_target(Use&& use) const {
+        if constexpr (few_targets) {
+            WEFT_UNROLL
+            for (int i = 0; i < most_targets; ++i)
+                if (most_targets == 1 || targets[i]) use(targets[i]);
+        } else {
+            WEFT_NO_UNROLL
+            for (int i = 0; i < target_count; ++i) {
+                const int at = first_target + i;
+                use(targets[at < target_count ? at : at - target_count]);
+            }
+        }
     }
     // The bits in which the addresses differ.
     WEFT_DEVICE uint32_t differences() const {
         const auto bits = [](const void* address) { return uint32_t(reinterpret_cast<uintptr_t>(address)); };
+        const uint32_t first = bits(sources[0]);
         uint32_t all = 0;
-        for (int i = 1; i < source_count; ++i) all |= bits(sources[i]) ^ bits(sources[0]);
-        for (int i = 0; i < target_count; ++i) all |= bits(targets[i]) ^ bits(sources[0]);
+        each_source([&](int, const std::byte* source) { all |= bits(source) ^ first; });
+        each_target([&](const std::byte* target) { all |= bits(target) ^ first; });
         return all;
     }
 };
@@ -41,69 +65,112 @@ struct Streams {
 // How many packs a thread loads before it uses the first. Rarely used reductions take less code.
 template <weftDataType_t type, bool adds, class Streams_, int bytes>
 struct LoadBatch {
-    static constexpr int batch = !adds || bytes < 16 || Streams_::most_sources < 4 ? 2 : 4;  // sources
-    static constexpr int unroll =                                                            // packs of each
-        !adds || bytes < 16                         ? 1
-        : batch == 2 && sizeof(ElementOf<type>) > 1 ? 4
-                                                    : 2;
+    static constexpr int sources = !adds || bytes < 16 || Streams_::few_sources ? 2 : 4;
+    static constexpr int packs =  // of each
+        !adds || bytes < 16                           ? 1
+        : sources == 2 && sizeof(ElementOf<type>) > 1 ? 4
+                                                      : 2;
 };
 
 // This rank's input, scaled, in memory's form. Not inlined, because the loops need all registers.
 template <weftDataType_t type, bool adds, int bytes>
-WEFT_DEVICE_COLD Pack<bytes> scaled(const Reducer<type, adds>& reducer, Pack<bytes> pack) {
+WEFT_DEVICE_COLD Pack<bytes> scaled(Reducer<type, adds> reducer, Pack<bytes> pack) {
     WEFT_UNROLL
     for (int w = 0; w < words_of_pack<type, bytes>; ++w)
         put_word<type>(pack, w, round<type>(reducer.scale(widen<type>(word_of<type>(pack, w)))));
     return pack;
 }
 
-template <weftDataType_t type, bool adds, int bytes, class Streams_>
-WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
-                              PackRange range) {
-    using F = LoadBatch<type, adds, Streams_, bytes>;
-    constexpr int words = words_of_pack<type, bytes>;
-    const size_t stride = size_t(team.threads) * bytes;
-    for (size_t i = range.begin + size_t(team.thread) * bytes; i < range.end; i += F::unroll * stride) {
-        WidenedWord<type> value[F::unroll][words] = {};
-        WEFT_NO_UNROLL
-        for (int first = 0; first < streams.source_count; first += F::batch) {
-            Pack<bytes> packs[F::batch][F::unroll] = {};
+// Reduces `packs` packs at the offsets at, at + stride, ...
+template <weftDataType_t type, bool adds, int bytes, int packs, class Streams_>
+class PackReduction {
+  public:
+    WEFT_DEVICE PackReduction(const Reducer<type, adds>& reducer, const Streams_& streams, size_t at, size_t stride)
+        : reducer_(reducer), streams_(streams), at_(at), stride_(stride) {}
+
+    // The contributions of sources first to first + count - 1. Their number is a constant and no load depends on a
+    // branch, so all loads are issued before the first is used. source(k): the address of source first + k.
+    template <int count, class Source>
+    WEFT_DEVICE void add(int first, Source&& source) {
+        Pack<bytes> loaded[count][packs];
+        WEFT_UNROLL
+        for (int k = 0; k < count; ++k) {
+            const std::byte* const from = source(k) + at_;
             WEFT_UNROLL
-            for (int k = 0; k < F::batch; ++k) {
-                if (first + k >= streams.source_count) continue;
-                const std::byte* source = streams.sources[first + k];
-                WEFT_UNROLL
-                for (int u = 0; u < F::unroll; ++u)
-                    if (i + size_t(u) * stride < range.end)
-                        packs[k][u] = load_pack<bytes>(source + i + size_t(u) * stride);
-                if constexpr (adds) {
-                    if (!streams.scales(first + k)) continue;
-                    WEFT_UNROLL
-                    for (int u = 0; u < F::unroll; ++u) packs[k][u] = scaled<type, adds, bytes>(reducer, packs[k][u]);
-                }
-            }
-            WEFT_UNROLL
-            for (int k = 0; k < F::batch; ++k) {
-                if (first + k >= streams.source_count) continue;
-                WEFT_UNROLL
-                for (int u = 0; u < F::unroll; ++u) WEFT_UNROLL
-                for (int w = 0; w < words; ++w) {
-                    const WidenedWord<type> wide = reducer.contribution(widen<type>(word_of<type>(packs[k][u], w)));
-                    value[u][w] = first + k == 0 ? wide : reducer.combine(value[u][w], wide);
-                }
-            }
+            for (int u = 0; u < packs; ++u) loaded[k][u] = load_pack<bytes>(from + size_t(u) * stride_);
         }
         WEFT_UNROLL
-        for (int u = 0; u < F::unroll; ++u) {
-            if (i + size_t(u) * stride >= range.end) continue;
+        for (int k = 0; k < count; ++k) {
+            if constexpr (adds && Streams_::few_sources) {
+                if (streams_.scales(first + k)) {
+                    WEFT_UNROLL
+                    for (int u = 0; u < packs; ++u) loaded[k][u] = scaled<type, adds, bytes>(reducer_, loaded[k][u]);
+                }
+            }
+            WEFT_UNROLL
+            for (int u = 0; u < packs; ++u) WEFT_UNROLL
+            for (int w = 0; w < words; ++w) {
+                const WidenedWord<type> wide = reducer_.contribution(widen<type>(word_of<type>(loaded[k][u], w)));
+                value_[u][w] = first + k == 0 ? wide : reducer_.combine(value_[u][w], wide);
+            }
+        }
+    }
+    WEFT_DEVICE void store() const {
+        WEFT_UNROLL
+        for (int u = 0; u < packs; ++u) {
             Pack<bytes> pack;
             WEFT_UNROLL
             for (int w = 0; w < words; ++w)
-                put_word<type>(pack, w, round<type>(streams.finish ? reducer.finish(value[u][w]) : value[u][w]));
-            WEFT_NO_UNROLL
-            for (int t = 0; t < streams.target_count; ++t) store_pack(streams.target(t) + i + size_t(u) * stride, pack);
+                put_word<type>(pack, w, round<type>(streams_.finish ? reducer_.finish(value_[u][w]) : value_[u][w]));
+            streams_.each_target([&](std::byte* target) { store_pack(target + at_ + size_t(u) * stride_, pack); });
         }
     }
+
+  private:
+    static constexpr int words = words_of_pack<type, bytes>;
+    const Reducer<type, adds>& reducer_;
+    const Streams_& streams_;
+    size_t at_, stride_;
+    WidenedWord<type> value_[packs][words] = {};
+};
+
+template <weftDataType_t type, bool adds, int bytes, int packs, class Streams_>
+WEFT_DEVICE void reduce_packs_at(const Reducer<type, adds>& reducer, const Streams_& streams, size_t at,
+                                 size_t stride) {
+    constexpr int batch = LoadBatch<type, adds, Streams_, bytes>::sources;
+    PackReduction<type, adds, bytes, packs, Streams_> reduction(reducer, streams, at, stride);
+    const std::byte* const* const sources = streams.sources;
+    if constexpr (Streams_::few_sources) {
+        reduction.template add<2>(0, [&](int k) { return sources[k]; });
+    } else {
+        int first = 0;
+        const auto source = [&](int k) { return sources[first + k]; };
+        WEFT_NO_UNROLL
+        for (; first + batch <= streams.source_count; first += batch) reduction.template add<batch>(first, source);
+        if constexpr (batch > 2) {
+            if (first + 2 <= streams.source_count) {
+                reduction.template add<2>(first, source);
+                first += 2;
+            }
+        }
+        if (first < streams.source_count) reduction.template add<1>(first, source);
+    }
+    reduction.store();
+}
+
+template <weftDataType_t type, bool adds, int bytes, class Streams_>
+WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
+                              PackRange range) {
+    constexpr int packs = LoadBatch<type, adds, Streams_, bytes>::packs;
+    const size_t stride = size_t(team.threads) * bytes;
+    size_t i = range.begin + size_t(team.thread) * bytes;
+    if constexpr (packs > 1) {
+        WEFT_NO_UNROLL
+        for (; i + size_t(packs - 1) * stride < range.end; i += packs * stride)
+            reduce_packs_at<type, adds, bytes, packs>(reducer, streams, i, stride);
+    }
+    WEFT_NO_UNROLL
+    for (; i < range.end; i += stride) reduce_packs_at<type, adds, bytes, 1>(reducer, streams, i, stride);
 }
 
 // One element at any address.
@@ -123,17 +190,15 @@ WEFT_DEVICE void reduce_elements(const Team& team, const Reducer<type, adds>& re
     for (size_t at = begin + size_t(team.thread) * size; at < end - skipped; at += size_t(team.threads) * size) {
         const size_t i = at < range.begin ? at : at + skipped;
         WidenedWord<type> value = {};
-        WEFT_NO_UNROLL
-        for (int source = 0; source < streams.source_count; ++source) {
-            WidenedWord<type> wide = reducer.contribution(widen<type>(load_element<type>(streams.sources[source] + i)));
+        streams.each_source([&](int number, const std::byte* source) {
+            WidenedWord<type> wide = reducer.contribution(widen<type>(load_element<type>(source + i)));
             if constexpr (adds) {
-                if (streams.scales(source)) wide = reducer.scale(wide);
+                if (streams.scales(number)) wide = reducer.scale(wide);
             }
-            value = source == 0 ? wide : reducer.combine(value, wide);
-        }
+            value = number == 0 ? wide : reducer.combine(value, wide);
+        });
         const WordOf<type> word = round<type>(streams.finish ? reducer.finish(value) : value);
-        WEFT_NO_UNROLL
-        for (int t = 0; t < streams.target_count; ++t) __builtin_memcpy(streams.target(t) + i, &word, size);
+        streams.each_target([&](std::byte* target) { __builtin_memcpy(target + i, &word, size); });
     }
 }
 
@@ -166,7 +231,7 @@ WEFT_DEVICE void reduce_range(const Team& team, const Reducer<type, adds>& reduc
 }
 
 // Copies bits without regard to the type.
-WEFT_DEVICE_COLD void copy_range(const Team& team, std::byte* target, const std::byte* source, size_t bytes) {
+WEFT_DEVICE_COLD void copy_range(Team team, std::byte* target, const std::byte* source, size_t bytes) {
     const uint32_t differences = uint32_t(reinterpret_cast<uintptr_t>(target) ^ reinterpret_cast<uintptr_t>(source));
     if (bytes == 0 || target == source) return;
     PackRange packs = {bytes, bytes};
@@ -191,15 +256,18 @@ WEFT_DEVICE_COLD void copy_range(const Team& team, std::byte* target, const std:
     for (size_t i = packs.end + size_t(team.thread); i < bytes; i += size_t(team.threads)) target[i] = source[i];
 }
 
-// Multiplies each element by this rank's scalar. Rarely used, so it works by single elements.
+// Multiplies each element by this rank's scalar, for up to three targets, of which one may be the source. Rarely used, so
+// it works by single elements.
 template <weftDataType_t type, bool adds>
-WEFT_DEVICE_COLD void scale_range(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
-                                  const std::byte* source, size_t bytes) {
+WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, const std::byte* source, size_t bytes,
+                                  std::byte* target0, std::byte* target1 = nullptr, std::byte* target2 = nullptr) {
     constexpr size_t size = sizeof(ElementOf<type>);
     WEFT_NO_UNROLL
     for (size_t i = size_t(team.thread) * size; i < bytes; i += size_t(team.threads) * size) {
         const WordOf<type> word = round<type>(reducer.scale(widen<type>(load_element<type>(source + i))));
-        __builtin_memcpy(target + i, &word, size);
+        if (target0) __builtin_memcpy(target0 + i, &word, size);
+        if (target1) __builtin_memcpy(target1 + i, &word, size);
+        if (target2) __builtin_memcpy(target2 + i, &word, size);
     }
 }
 // This rank's contribution, scaled if the operation requires it.
@@ -207,7 +275,7 @@ template <weftDataType_t type, bool adds>
 WEFT_DEVICE void copy_input(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
                             const std::byte* source, size_t bytes) {
     if (reducer.scaled())
-        scale_range<type, adds>(team, reducer, target, source, bytes);
+        scale_range<type, adds>(team, reducer, source, bytes, target);
     else
         copy_range(team, target, source, bytes);
 }

@@ -15,14 +15,14 @@ class StepMachine {
           a_(arguments),
           reducer_(arguments),
           barrier_(team, arguments),
-          block_(arguments.step_blocks[team.block]),
-          own_(*arguments.own) {
+          block_(arguments.step_blocks[team.block]) {
         received_ = block_.source.peer >= 0 ? *block_.source.count : 0;
         sent_ = block_.target.peer >= 0 ? *block_.target.count : 0;
     }
 
     WEFT_DEVICE void run() {
-        if (!barrier_.begin() || !barrier_.announce()) return;
+        if (!barrier_.begin()) return;
+        barrier_.announce();
         cell_bytes_ = cell_bytes(a_.tile_bytes, a_.chunks / a_.parts);
         const uint64_t tiles = a_.bytes == 0 ? 1 : (a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes;
         uint64_t steps = 0;
@@ -37,7 +37,7 @@ class StepMachine {
                 ++steps;
                 if (!a_.dependent) continue;
                 team_.barrier();
-                if (team_.thread == 0) store_release(&own_.steps[team_.block], steps);  // pairs with reached()
+                if (team_.thread == 0) store_release(&a_.own->steps[team_.block], steps);  // pairs with reached()
             }
         }
         // Fused bodies require that no rank is an operation ahead; a rank that only sends would be.
@@ -48,7 +48,7 @@ class StepMachine {
 
   private:
     // Waits until the other block has completed the step.
-    WEFT_DEVICE_COLD bool reached(const Dependency& dependency, uint64_t tile) {
+    WEFT_DEVICE bool reached(const Dependency& dependency, uint64_t tile) {
         if (!has_earlier_run(dependency, a_.tiles, tile)) return true;
         const uint64_t runs = earlier_run(dependency, a_.tiles, tile) / uint64_t(a_.tiles),
                        steps = runs * uint64_t(a_.step_blocks[dependency.block].count) + uint64_t(dependency.step) + 1;
@@ -56,7 +56,7 @@ class StepMachine {
         if (team_.thread == 0)
             failed = !barrier_.spin(
                 KernelWait::step, [&] { return a_.rank; },
-                [&] { return load_acquire(&own_.steps[dependency.block]) >= steps; });
+                [&] { return load_acquire(&a_.own->steps[dependency.block]) >= steps; });
         return !team_.any(failed);
     }
 
@@ -75,9 +75,11 @@ class StepMachine {
         const Tiling tiling{a_.bytes, a_.tile_bytes};
         // A copy to another chunk: each chunk lies in one part, so both sides are one piece.
         const size_t into = it.moves ? chunk_bound(length, a_.chunks, a_.parts, it.into.at(iteration)) : 0;
+        WEFT_NO_UNROLL
         for (int range = 0; range < span.count; ++range) {
-            const size_t end = span.pieces[range].tile_offset + span.pieces[range].bytes;
-            for (size_t at = span.pieces[range].tile_offset; at < end;) {
+            const ChunkRange whole = range == 0 ? span.pieces[0] : span.pieces[1];  // a variable index needs memory
+            const size_t end = whole.tile_offset + whole.bytes;
+            for (size_t at = whole.tile_offset; at < end;) {
                 const Piece piece = tiling.piece(tile, length, at, end - at);
                 move(it, in, out, piece, it.moves ? tiling.piece(tile, length, into, piece.bytes) : piece);
                 at += piece.bytes;
@@ -115,27 +117,23 @@ class StepMachine {
                                : from_input                   ? a_.send + from.offset
                                : it.source == Buffer::scratch ? scratch_at(it.source_cell, from)
                                                               : a_.receive + from.offset;
-        std::byte* targets[3];
-        int count = 0;
-        if (out) targets[count++] = out;
-        if (writes_targets(it.opcode)) {
-            if (it.targets & Buffer::output) targets[count++] = a_.receive + to.offset;
-            if (it.targets & Buffer::scratch) targets[count++] = scratch_at(it.target_cell, to);
-        }
+        const bool writes = writes_targets(it.opcode);
+        std::byte* const output = writes && (it.targets & Buffer::output) ? a_.receive + to.offset : nullptr;
+        std::byte* const scratch = writes && (it.targets & Buffer::scratch) ? scratch_at(it.target_cell, to) : nullptr;
+        std::byte* targets[3] = {out, output, scratch};
         const bool scales = from_input && reducer_.scaled();
         if (!combines(it.opcode)) {
-            if (scales && !in) {
-                const Streams<2, 3> streams{&own, 1, targets, count, 0, false, 0};
-                reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
-                return;
-            }
-            for (int i = 0; i < count; ++i) copy_range(team_, targets[i], in ? in : own, from.bytes);
+            if (scales && !in) return scale_range<type, adds>(team_, reducer_, own, from.bytes, out, output, scratch);
+            WEFT_UNROLL
+            for (int i = 0; i < 3; ++i)
+                if (targets[i]) copy_range(team_, targets[i], in ? in : own, from.bytes);
             return;
         }
-        const std::byte* const other = adds_own ? targets[0] : in;
-        if (adds_own) count = 1;
+        std::byte* const first = out ? out : output ? output : scratch;
+        const std::byte* const other = adds_own ? first : in;
+        if (adds_own) targets[0] = first, targets[1] = targets[2] = nullptr;
         const std::byte* sources[2] = {it.left ? own : other, it.left ? other : own};
-        const Streams<2, 3> streams{sources, 2, targets, count, 0, it.finish, !scales ? -1 : it.left ? 0 : 1};
+        const Streams<2, 3> streams{sources, 2, targets, 0, 0, it.finish, !scales ? -1 : it.left ? 0 : 1};
         reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
     }
     WEFT_DEVICE std::byte* scratch_at(int cell, const Piece& piece) const {
@@ -143,7 +141,7 @@ class StepMachine {
     }
 
     // For one thread.
-    WEFT_DEVICE_COLD bool await_message() {
+    WEFT_DEVICE bool await_message() {
         const ConnectionEnd& from = block_.source;
         const uint32_t wanted = received_ + 1;
         uint64_t word = 0;
@@ -158,7 +156,7 @@ class StepMachine {
         if (uint32_t(word) == a_.fingerprint) return true;
         return barrier_.fail(KernelFailure::mismatch, KernelWait::nothing, from.peer, uint32_t(word)), false;
     }
-    WEFT_DEVICE_COLD bool await_credit() {
+    WEFT_DEVICE bool await_credit() {
         const ConnectionEnd& to = block_.target;
         return barrier_.spin(
             KernelWait::credit, [&] { return to.peer; }, [&] { return sent_ - load_acquire(to.consumed) < to.depth; });
@@ -171,17 +169,16 @@ class StepMachine {
     WEFT_DEVICE void finish() {
         if (block_.source.peer >= 0) *block_.source.count = received_;
         if (block_.target.peer >= 0) *block_.target.count = sent_;
-        if (!a_.dependent || count_up(&own_.finished) + 1 != uint32_t(a_.step_block_count)) return;
-        for (int block = 0; block < a_.step_block_count; ++block) store_relaxed(&own_.steps[block], uint64_t(0));
-        store_relaxed(&own_.finished, 0u);
+        if (!a_.dependent || count_up(&a_.own->finished) + 1 != uint32_t(a_.step_block_count)) return;
+        for (int block = 0; block < a_.step_block_count; ++block) store_relaxed(&a_.own->steps[block], uint64_t(0));
+        store_relaxed(&a_.own->finished, 0u);
     }
 
-    const Team& team_;
+    const Team team_;
     const KernelArguments& a_;
     const Reducer<type, adds> reducer_;
     KernelBarrier barrier_;
     const StepBlock& block_;
-    RankFlags& own_;
     uint32_t received_, sent_;  // messages
     size_t cell_bytes_ = 0;     // of scratch
 };
@@ -194,7 +191,10 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
         StepMachine<type, adds>(team, arguments).run();
     } else {
         KernelBarrier barrier(team, arguments);
-        if (barrier.begin() && barrier.announce() && barrier.await(KernelWait::entry)) barrier.leave();
+        if (barrier.begin()) {
+            barrier.announce();
+            if (barrier.await(KernelWait::entry)) barrier.leave();
+        }
     }
     // After the messages: a reader that sees this has seen them. Pairs with ProxyConnections::working().
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);

@@ -45,7 +45,7 @@ Sharded::Sharded(const ShardingPlan& plan, std::unique_ptr<MemorySpace> space, s
     : space_(std::move(space)),
       units_(std::move(units)),
       gathers_(*space_, groups_, units_, plan.keeps_wholes, plan.quantization),
-      gradients_(*space_, groups_, units_, plan.keeps_gradients, plan.divisor, plan.quantization) {
+      gradients_(*space_, groups_, units_, plan) {
     for (int u = 0; u < unit_count(); ++u)
         for (int p = 0; p < int(units_[size_t(u)].layout.parameters().size()); ++p) unit_of_.emplace_back(u, p);
     if (plan.keeps_gradient_pages) space_->held().keep_pages();

@@ -17,14 +17,15 @@ size_t reduced_bytes(const Unit& unit) { return unit.forms.reduced.shard_bytes()
 
 }  // namespace
 
-UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
-                             double divisor, const Quantization& quantization)
+UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units,
+                             const ShardingPlan& plan)
     : space_(&space),
       groups_(&groups),
       units_(&units),
-      keeps_wholes_(keeps_wholes),
+      keeps_wholes_(plan.keeps_gradients),
+      overwrites_(plan.overwrites_gradients),
       wholes_(space, largest(units, whole_bytes)),
-      reduction_(space, groups, divisor, quantization) {}
+      reduction_(space, groups, plan.divisor, plan.quantization) {}
 
 Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas, int hosts) {
     queue_ = &queue;
@@ -85,20 +86,21 @@ Result<std::byte*> UnitGradients::begun(int number, bool by_caller) {
             WEFT_TRY(queue_->wait(unit.gradient.reduced_by));
         else
             WEFT_TRY(take(unit));
-        std::byte* const whole = unit.gradient.whole.data();
-        const bool zeros = unit.gradient.whole.discarded();
+        const bool has_zeros = unit.gradient.whole.discarded();  // in new pages
         WEFT_TRY(unit.gradient.whole.back());
-        if (zeros) {
-            // Its pages are new.
-        } else if (by_caller) {
-            WEFT_TRY(space_->lead(unit.callers, reduced_at_[whole].get()));
-            WEFT_TRY(space_->zero_for(unit.callers, whole, whole_bytes(unit)));
-        } else {
-            WEFT_TRY(space_->zero(whole, whole_bytes(unit)));
-        }
+        if (!has_zeros) WEFT_TRY(fill(unit, by_caller));
         unit.gradient.computing = true;
     }
     return unit.gradient.whole.data();
+}
+
+Status UnitGradients::fill(const Unit& unit, bool by_caller) {
+    std::byte* const whole = unit.gradient.whole.data();
+    const size_t bytes = whole_bytes(unit);
+    if (!by_caller) return space_->zero(whole, bytes);
+    WEFT_TRY(space_->lead(unit.callers, reduced_at_[whole].get()));
+    const size_t zeros = overwrites_ ? unit.forms.whole.padding_bytes() : bytes;
+    return space_->zero_for(unit.callers, whole + bytes - zeros, zeros);
 }
 
 Status UnitGradients::reduce(int number, bool synchronizes) {

@@ -8,6 +8,7 @@
 #include "src/train/memory_space.hpp"
 #include "src/train/sharding/buffer_pool.hpp"
 #include "src/train/sharding/shard_groups.hpp"
+#include "src/train/sharding/sharding_plan.hpp"
 #include "src/train/sharding/unit.hpp"
 #include "src/train/sharding/unit_reduction.hpp"
 
@@ -16,14 +17,12 @@ namespace weft::internal::train {
 // All ranks make the same calls, except whole(). The objects that it is made with must outlive it. Thread-bound.
 class UnitGradients {
   public:
-    // With keeps_wholes each unit has its own memory for its whole gradient. `divisor` 0: the number of all ranks.
-    UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, bool keeps_wholes,
-                  double divisor, const Quantization& quantization);
+    UnitGradients(MemorySpace& space, const ShardGroups& groups, std::vector<Unit>& units, const ShardingPlan& plan);
     // `hosts`: of a shard group, if quantised gradients go in two hops; otherwise 1.
     // `staging` is memory for messages of units that are sharded by rows. The launches use it in turn.
     Status reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas, int hosts);
 
-    // The whole gradient of a unit: zeros, unless it is being computed.
+    // The whole gradient of a unit: zeros, unless it is being computed or the plan overwrites gradients.
     Result<std::byte*> whole(int number);
     // Without `synchronizes` the sum stays one of the shard group.
     Status reduce(int number, bool synchronizes);
@@ -41,6 +40,7 @@ class UnitGradients {
   private:
     // As whole(). The zeros are work of the caller's stream, or of the own one.
     Result<std::byte*> begun(int number, bool by_caller);
+    Status fill(const Unit& unit, bool by_caller);
     // Memory for a whole gradient. Waits for a reduction rather than allocating more. If none is in progress, because
     // the gradients of other units are kept, the unit gets memory of its own.
     Status take(Unit& unit);
@@ -59,7 +59,8 @@ class UnitGradients {
     MemorySpace* space_;
     const ShardGroups* groups_;
     std::vector<Unit>* units_;
-    bool keeps_wholes_;
+    bool keeps_wholes_;  // each unit has its own memory for its whole gradient
+    bool overwrites_;    // the caller writes every element
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
     BufferPool wholes_;

@@ -54,7 +54,8 @@ UnitLayout::UnitLayout(std::vector<TensorFacts> parameters, int ranks, Sharding 
 
 void UnitLayout::place_flat(size_t alignment) {
     shard_bytes_ = rounded_up((whole_bytes_ + size_t(ranks_) - 1) / size_t(ranks_), alignment);
-    whole_bytes_ = shard_bytes_ * size_t(ranks_);
+    padding_bytes_ = shard_bytes_ * size_t(ranks_) - whole_bytes_;
+    whole_bytes_ += padding_bytes_;
     for (Segment& segment : segments_) {
         // The padding, which is zeros, belongs to the last one: the parts of a unit of one type are equal then.
         const bool is_last = &segment == &segments_.back();

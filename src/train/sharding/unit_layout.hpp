@@ -45,6 +45,8 @@ class UnitLayout {
     size_t whole_offset(int parameter) const { return whole_offsets_[size_t(parameter)]; }
     // With flat sharding this includes padding.
     size_t whole_bytes() const { return whole_bytes_; }
+    // The parameters lie before it, without gaps.
+    size_t padding_bytes() const { return padding_bytes_; }
     size_t shard_bytes() const { return shard_bytes_; }
     Piece piece(int parameter, int rank) const;
 
@@ -58,7 +60,7 @@ class UnitLayout {
     std::vector<Segment> segments_;
     std::vector<size_t> whole_offsets_;
     std::vector<size_t> shard_offsets_;  // of each parameter; with rows only
-    size_t whole_bytes_ = 0, shard_bytes_ = 0;
+    size_t whole_bytes_ = 0, padding_bytes_ = 0, shard_bytes_ = 0;
 };
 
 // The rows of a rank: as torch.chunk, all ranks have ceil(rows / ranks) until none are left.

@@ -1,5 +1,6 @@
 // bodies_test.cpp: the kernels' bodies, run by threads, against the interpreter: bit for bit, for every type and
 // reduction, at any address, in and out of place.
+#include "src/gpu/kernels/kernel_barrier.hpp"
 #include "tests/executor/cuda/virtual_ranks.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
@@ -138,7 +139,7 @@ TEST_CASE("ranks go on when their epochs are used up and begin again", "[cuda]")
     for (const Launch& launch : launches) {
         const int n = 3;
         VirtualRanks ranks(n);
-        ranks.go_to(uint32_t(-5));
+        ranks.go_to(cuda::KernelBarrier::last_epoch - 5);
         for (int i = 0; i < 12; ++i) {
             Call call = call_of(weftInt32, weftSum);
             call.tile_bytes = 1024;
