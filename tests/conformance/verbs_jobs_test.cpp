@@ -72,7 +72,7 @@ TEST_CASE("if a rank is killed, the other ranks return an error that names it", 
     INFO(done.said << done.log);
     CHECK(done.count("\nrank 2: ") == 0);
     CHECK(done.count(": host.lost: ") == 2);
-    CHECK(done.count("rank 2 (pid ") == 2);
+    CHECK(done.count("rank 2 (pid ") >= 2);
 }
 
 TEST_CASE("a link that goes down is told in the log, and is an error on every rank", "[verbs]") {
