@@ -205,6 +205,26 @@ TEST_CASE("an end that closes while the other waits ends the wait, after the las
     CHECK_THAT(seen.sentence(), Catch::Contains("from rank 1 "));
 }
 
+TEST_CASE("a receiver whose sender never came learns that the peer has ended", "[links]") {
+    const TwoRanks ranks;
+    Line line = ranks.line(1, 2, 500);
+    REQUIRE(line.send());
+    REQUIRE(eventually([&] { return line.arrives(); }));
+    Line lone{.from = 1, .depth = 2, .slot_bytes = 500, .receiver = {}, .sender = {}, .failure = {}};
+    Blob blob;
+    lone.receiver = taken(verbs_transport().listen(ranks.options(0, lone), blob));
+    CHECK_FALSE(lone.receive());
+    line.sender.reset();
+    Status seen;
+    REQUIRE(eventually([&] {
+        SlotInfo info;
+        auto slot = lone.receiver->receive(info);
+        if (!slot) seen = slot.take_status();
+        return !seen.ok();
+    }));
+    CHECK_ERROR(seen, "verbs.broken");
+}
+
 TEST_CASE("a port without the wanted GID is an error on both ranks", "[links]") {
     verbs::Settings settings = quick_settings();
     settings.gids.index = 77;

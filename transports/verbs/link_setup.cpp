@@ -11,6 +11,11 @@ namespace {
 
 constexpr int64_t retry_us = 20'000;
 
+void fail_unattached(const std::vector<std::shared_ptr<Incoming>>& receivers, const Failure& failure) {
+    for (const auto& each : receivers)
+        if (each->link == nullptr && each->failure.ok()) each->failure = Status(failure);
+}
+
 }  // namespace
 
 LinkSetup::LinkSetup(Site& site, uint32_t index, uint64_t peer_token, int peer)
@@ -124,6 +129,7 @@ void LinkSetup::received(const Status& status) {
 
 void LinkSetup::go_up() {
     state_ = State::up;
+    ++site_.links_to[peer_];
     for (const Lane& lane : *new_lanes_.lanes())
         WEFT_LOG_RANK(site_.rank, info, net, "links {} to {} with an MTU of {} bytes", described(lane.own),
                       described(lane.peer), mtu_bytes(path_mtu(lane.own, lane.peer)));
@@ -142,6 +148,10 @@ void LinkSetup::want(uint32_t number, std::shared_ptr<Outgoing> outgoing) {
 }
 
 void LinkSetup::send_want(const Wanted& wanted) {
+    if (!connection_)  // the peer has ended
+        return site_.tell([outgoing = wanted.outgoing, failure = failure_.failure()](LinkTable&) {
+            outgoing->failure = Status(failure);
+        });
     if (outgoing_.size() >= Immediate::connections_most) {
         site_.tell([outgoing = wanted.outgoing](LinkTable&) {
             outgoing->failure = weft::internal::fail(
@@ -156,7 +166,7 @@ void LinkSetup::send_want(const Wanted& wanted) {
                      .depth = int32_t(wanted.outgoing->shape.depth),
                      .slot_bytes = wanted.outgoing->shape.slot_bytes});
     outgoing_.push_back(wanted.outgoing);
-    if (connection_) connection_->send(frame_want, content);
+    connection_->send(frame_want, content);
 }
 
 void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
@@ -251,8 +261,13 @@ void LinkSetup::take_end(const Status& why) {
         weft::internal::fail(error::verbs_broken, "the link from rank {} to rank {} over verbs ended: {}", peer_,
                              site_.rank, cause.ok() ? "the peer closed it" : cause.sentence());
     if (state_ != State::up) return fail_locally(ending);
-    site_.tell([link = index_, failure = ending.failure()](LinkTable& table) {
+    failure_ = ending.copy();
+    // The peer has no other endpoint whose senders could still come.
+    const bool last = --site_.links_to[peer_] == 0;
+    site_.tell([link = index_, failure = ending.failure(),
+                receivers = last ? listening_receivers() : Receivers()](LinkTable& table) {
         if (Link* of = table.link(link)) of->peer_ended(Status(failure), now_us());
+        fail_unattached(receivers, failure);
     });
 }
 
@@ -269,8 +284,8 @@ void LinkSetup::fail(Status why) {
     fail_locally(why);
 }
 
-std::vector<std::shared_ptr<Incoming>> LinkSetup::listening_receivers() const {
-    std::vector<std::shared_ptr<Incoming>> all;
+LinkSetup::Receivers LinkSetup::listening_receivers() const {
+    Receivers all;
     for (const auto& [number, incoming] : site_.listening)
         if (incoming->shape.peer == peer_) all.push_back(incoming);
     return all;
@@ -288,8 +303,7 @@ void LinkSetup::fail_locally(const Status& why) {
         if (Link* of = table.link(link)) of->fail(Status(failure));
         for (const auto& each : senders)
             if (each->failure.ok()) each->failure = Status(failure);
-        for (const auto& each : receivers)
-            if (each->link == nullptr && each->failure.ok()) each->failure = Status(failure);
+        fail_unattached(receivers, failure);
     });
 }
 

@@ -47,7 +47,8 @@ class LinkSetup {
     void take_slots(Slots slots);
     void take_refusal(ByteReader& content);
     void send_failure(uint32_t kind, const Status& why);
-    std::vector<std::shared_ptr<Incoming>> listening_receivers() const;
+    using Receivers = std::vector<std::shared_ptr<Incoming>>;
+    Receivers listening_receivers() const;
     void fail_locally(const Status& why);
     void dialed(Result<Fd> socket, const ListenAddress& address);
 

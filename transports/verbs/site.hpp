@@ -41,6 +41,8 @@ struct Site {
     QueueRoom queues{};
     std::map<uint32_t, std::shared_ptr<Incoming>> listening{};  // by the number of the connection
 
+    std::map<int, int> links_to{};  // links that are up, by the peer's rank
+
     Service& service() const { return dispatcher->service(); }
     void tell(Inbox::News news) const { inbox->post(std::move(news)); }
 };
