@@ -111,7 +111,10 @@ scenario_two_rails() {
 }
 
 # Jobs of two hosts with the transport over verbs, which may not be built.
-needs_transport() { on 0 weft info | grep -Eq '^  verbs +yes' || { echo "the transport over verbs is not built"; exit 77; }; }
+needs_transport() {
+    on 0 weft info >info.txt
+    grep -Eq '^  verbs +yes' info.txt || { echo "the transport over verbs is not built"; exit 77; }
+}
 # job RANKS PROGRAM...: half of the ranks on each host. Leaves rank0.log and so on, and their statuses in $statuses.
 job_port=20100
 start_job() {
