@@ -111,7 +111,10 @@ scenario_two_rails() {
 }
 
 # Jobs of two hosts with the transport over verbs, which may not be built.
-needs_transport() { on 0 weft info | grep -Eq '^  verbs +yes' || { echo "the transport over verbs is not built"; exit 77; }; }
+needs_transport() {
+    on 0 weft info >info.txt
+    grep -Eq '^  verbs +yes' info.txt || { echo "the transport over verbs is not built"; exit 77; }
+}
 # job RANKS PROGRAM...: half of the ranks on each host. Leaves rank0.log and so on, and their statuses in $statuses.
 job_port=20100
 start_job() {
@@ -131,6 +134,18 @@ end_job() {
     for each in "${ranks_running[@]}"; do
         wait "$each"
         statuses+=($?)
+    done
+}
+# Waits until all ranks of the job have links.
+linked() {
+    local rank try
+    for ((rank = 0; rank < ${#ranks_running[@]}; ++rank)); do
+        for ((try = 0; try < 300; ++try)); do
+            ! grep -q ' links rank ' rank$rank.log || continue 2
+            sleep 0.2
+        done
+        tail -n 15 rank*.log
+        wrong "rank $rank makes no link" || return
     done
 }
 job() { start_job "$@" && end_job; }
@@ -160,7 +175,7 @@ scenario_jobs_loss() {
 scenario_jobs_link_flap() {
     needs_transport
     start_job 2 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 400 -w 1 -c 1
-    sleep 8
+    linked || return
     ip link set v0 down; sleep 0.2; ip link set v0 up
     end_job
     # A port that is down may fail a request at once, and then each rank says so.
@@ -171,7 +186,8 @@ scenario_jobs_kills() {
     needs_transport
     for ((kill = 0; kill < ${RDMA_KILLS:-10}; ++kill)); do
         start_job 2 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 100000 -w 1
-        sleep $((4 + kill % 3))
+        # A rank that dies before all have met ends the others only at WEFT_INIT_TIMEOUT_MS.
+        linked && sleep $((kill % 3)) || return
         begin=$SECONDS
         command kill -KILL "$(pgrep -f "all_reduce_perf -b 64K" | tail -n 1)"
         end_job

@@ -144,3 +144,39 @@ TEST_CASE("a second port of a device is a port of its own", "[topology][nics]") 
     CHECK(choose_nics(graph, ports, std::vector<RankNodes>{{graph.find_cpu(0, 0)}})[0].ports[0] == 0);
     CHECK(choose_nics(graph, ports, std::vector<RankNodes>{{graph.find_cpu(0, 1)}})[0].ports[0] == 1);
 }
+
+TEST_CASE("a rank finds its port by its own place, as if it knew the others'", "[topology][nics]") {
+    for (const char* name : {"dgx_h100", "dgx_a100"}) {
+        const Graph graph = read_machine(name).graph;
+        const std::vector<NicPort> ports = ports_of(graph);
+        const auto job = job_of_all(graph, 1);
+        const auto choices = choose_nics(graph, ports, ranks_of(*job));
+        for (size_t rank = 0; rank < choices.size(); ++rank)
+            CHECK(order_of_ports(graph, ports, {.gpu = graph.node(job->locations[rank].node).busid}) ==
+                  choices[rank].ports);
+    }
+    Graph graph = two_sockets();
+    graph.change(graph.find_cpu(0, 0)).cpu.affinity = "f";
+    graph.change(graph.find_cpu(0, 1)).cpu.affinity = "f0";
+    const std::vector<NicPort> ports = ports_of(graph);
+    const auto first = [&](const char* cores, int rank) {
+        return order_of_ports(graph, ports, {.cores = CpuMask::from_list(cores), .rank = rank})[0];
+    };
+    // One rank a core: the ports of the own socket in turn, whatever the numbers of the ranks.
+    CHECK(first("0", 0) == 0);
+    CHECK(first("1", 2) == 1);
+    CHECK(first("2", 4) == 0);
+    CHECK(first("4", 1) == 2);
+    CHECK(first("5", 3) == 3);
+    // Two cores each.
+    CHECK(first("4-5", 0) == 2);
+    CHECK(first("6-7", 0) == 3);
+    // Whole sockets, all cores, and cores that no node has.
+    CHECK(first("4-7", 3) == 3);
+    CHECK(first("0-7", 0) == 0);
+    CHECK(first("0-7", 2) == 2);
+    CHECK(first("64", 5) == 1);
+    // A GPU that the graph does not have.
+    CHECK(order_of_ports(graph, ports, {.gpu = "0000:99:00.0", .cores = CpuMask::from_list("4")})[0] == 2);
+    CHECK(order_of_ports(Graph(), ports, {})[0] == 0);
+}

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "topology/model/paths.hpp"
+#include "topology/search/job.hpp"
 
 namespace weft::internal::topology {
 
@@ -94,6 +95,38 @@ std::vector<NicChoice> choose_nics(const Graph& graph, std::span<const NicPort> 
         ++taken[size_t(choice.ports.front())];
     }
     return choices;
+}
+
+std::vector<int> order_of_ports(const Graph& graph, std::span<const NicPort> ports, const RankPlace& place) {
+    const int gpu = place.gpu.empty() ? -1 : graph.find(0, normal_busid(place.gpu));
+    if (gpu >= 0 && graph.node(gpu).kind == NodeKind::gpu) {
+        std::vector<RankNodes> ranks;
+        size_t own = 0;
+        if (const auto job = job_of_all(graph, 1))
+            for (const RankLocation& location : job->locations) {
+                if (location.node == gpu) own = ranks.size();
+                ranks.push_back({location.node});
+            }
+        if (own < ranks.size()) return choose_nics(graph, ports, ranks)[own].ports;
+    }
+    RankNodes nodes;
+    CpuMask threads;
+    for (const int cpu : graph.of_kind(NodeKind::cpu)) {
+        const CpuMask mask = CpuMask::from_mask(graph.node(cpu).cpu.affinity);
+        if ((mask & place.cores).empty()) continue;
+        nodes.push_back(cpu);
+        threads |= mask;
+    }
+    if (nodes.empty()) nodes = graph.of_kind(NodeKind::cpu);
+    constexpr int turns = 1'024;  // more than a host has ports
+    int before = place.rank;
+    if (nodes.size() == 1 && place.cores.count() < threads.count()) {
+        before = 0;
+        for (int thread = 0; thread < place.cores.first(); ++thread) before += threads.contains(thread) ? 1 : 0;
+        before /= place.cores.count();
+    }
+    const std::vector<RankNodes> ranks(size_t(before % turns) + 1, nodes);
+    return choose_nics(graph, ports, ranks).back().ports;
 }
 
 std::string reason_of(const NicChoice& choice) {

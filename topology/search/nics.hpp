@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "topology/model/cpu_mask.hpp"
 #include "topology/model/graph.hpp"
 #include "topology/model/path.hpp"
 
@@ -34,6 +35,18 @@ struct NicChoice {
 // ignored. A pure function: all ranks of a host find the same.
 std::vector<NicChoice> choose_nics(const Graph& graph, std::span<const NicPort> ports,
                                    std::span<const RankNodes> ranks);
+
+// The place of a rank, as it knows it by itself.
+struct RankPlace {
+    std::string gpu = {};  // bus id; empty: it has none
+    CpuMask cores = {};    // the hardware threads that it may use
+    int rank = 0;          // in the communicator
+};
+
+// The usable ports for such a rank, the best first, as choose_nics() has them if each GPU has a rank. Ranks without a GPU
+// take equally near ports in turn. If they are bound to cores of one NUMA domain, the order is that of their cores,
+// otherwise that of their numbers. So a rank need not know the places of others. A pure function.
+std::vector<int> order_of_ports(const Graph& graph, std::span<const NicPort> ports, const RankPlace& place);
 
 // "the nearest of 4 (PIX, 50 GB/s)", "one of 2 equally near, of 4 (SYS, 12.5 GB/s)"
 std::string reason_of(const NicChoice& choice);
