@@ -11,6 +11,7 @@ WEFT_FATBIN(message);
 WEFT_FATBIN(access);
 WEFT_FATBIN(optimizer);
 WEFT_FATBIN(convert);
+WEFT_FATBIN(codec);
 
 namespace weft::internal::cuda {
 
@@ -22,6 +23,7 @@ std::span<const DeviceCode> device_code() {
         {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
         {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
         {"convert", {weft_convert_fatbin_begin, weft_convert_fatbin_end}},
+        {"codec", {weft_codec_fatbin_begin, weft_codec_fatbin_end}},
     };
     return all;
 }

@@ -17,5 +17,6 @@ weft_\name\()_fatbin_end:
     embed access, "access.fatbin"
     embed optimizer, "optimizer.fatbin"
     embed convert, "convert.fatbin"
+    embed codec, "codec.fatbin"
 
     .section .note.GNU-stack, "", %progbits
