@@ -47,6 +47,7 @@ class DeviceSpace : public MemorySpace {
     }
 
     bool on_device() const override { return true; }
+    int device() const override { return context_.device(); }
     weftStream_t stream() const override { return stream_.handle(); }
     Status copy(void* to, const void* from, size_t bytes) override {
         if (bytes == 0) return ok();

@@ -47,6 +47,8 @@ class MemorySpace {
     virtual ~MemorySpace() = default;
 
     virtual bool on_device() const = 0;
+    // -1: the host.
+    virtual int device() const { return -1; }
     // For calls of weft.h.
     virtual weftStream_t stream() const = 0;
     virtual Status copy(void* to, const void* from, size_t bytes) = 0;

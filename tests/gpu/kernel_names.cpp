@@ -6,6 +6,7 @@
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/codec_arguments.hpp"
 #include "src/gpu/kernels/convert_arguments.hpp"
+#include "src/gpu/kernels/hook_arguments.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 #include "src/gpu/kernels/optimizer_arguments.hpp"
 #include "tests/gpu/device_ranks.hpp"
@@ -21,7 +22,8 @@ int main(int count, char** arguments) {
     if (shipping)
         for (const char* const name :
              {cuda::message_entry_point, cuda::access_entry_point, cuda::optimizer_entry_point,
-              cuda::convert_entry_point, cuda::scale_entry_point, cuda::encode_entry_point, cuda::decode_entry_point})
+              cuda::convert_entry_point, cuda::scale_entry_point, cuda::encode_entry_point, cuda::decode_entry_point,
+              cuda::hook_entry_point})
             fmt::print("{}\n", name);
     for (int body = 0; body < cuda::body_count; ++body) {
         for (int type = 0; shipping && type < weftNumTypes; ++type)

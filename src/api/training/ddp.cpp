@@ -114,10 +114,6 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
     if (device != *common)
         return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
                     device);
-    if (model.settings.hook == weftTrainHookCompress)
-        return fail(error::argument_config,
-                    "config.hook is weftTrainHookCompress, which serves host memory, but the model lies on device {}",
-                    device);
     return train::device_space(device);
 }
 

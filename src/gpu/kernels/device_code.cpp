@@ -12,6 +12,7 @@ WEFT_FATBIN(access);
 WEFT_FATBIN(optimizer);
 WEFT_FATBIN(convert);
 WEFT_FATBIN(codec);
+WEFT_FATBIN(hook);
 
 namespace weft::internal::cuda {
 
@@ -30,6 +31,11 @@ std::span<const DeviceCode> device_code() {
 
 const DeviceCode* optimizer_code() {
     static const DeviceCode code = {"optimizer", {weft_optimizer_fatbin_begin, weft_optimizer_fatbin_end}};
+    return &code;
+}
+
+const DeviceCode* hook_code() {
+    static const DeviceCode code = {"hook", {weft_hook_fatbin_begin, weft_hook_fatbin_end}};
     return &code;
 }
 

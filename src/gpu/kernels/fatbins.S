@@ -18,5 +18,6 @@ weft_\name\()_fatbin_end:
     embed optimizer, "optimizer.fatbin"
     embed convert, "convert.fatbin"
     embed codec, "codec.fatbin"
+    embed hook, "hook.fatbin"
 
     .section .note.GNU-stack, "", %progbits

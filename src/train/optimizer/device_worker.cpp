@@ -1,12 +1,10 @@
 // device_worker.cpp: the work on parts in a device's memory (part_worker.hpp): one kernel for many parts.
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
-#include "src/base/per_process.hpp"
-#include "src/drivers/cuda/kernel.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/training_kernel.hpp"
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/optimizer_arguments.hpp"
 #include "src/train/optimizer/part_worker.hpp"
@@ -14,25 +12,6 @@
 namespace weft::internal::train {
 
 namespace {
-
-struct LoadedCode {
-    std::mutex mutex;
-    cuda::Library loaded;  // once per process
-};
-
-Result<cuda::Library> library_of(const cuda::Driver& driver) {
-    static PerProcess<LoadedCode> of_process;
-    LoadedCode& code = of_process.get();
-    std::lock_guard lock(code.mutex);
-    if (code.loaded) return code.loaded;
-    const cuda::DeviceCode* const optimizer = cuda::optimizer_code();
-    if (!optimizer)
-        return fail(error::gpu_no_device_code,
-                    "this build of Weft has no device code: no nvcc was found when Weft was built");
-    auto library = cuda::Library::load(driver, optimizer->fatbin.data());
-    if (library) code.loaded = *library;
-    return library;
-}
 
 uint64_t chunks_of(const ModelPart& part) { return (part.count + cuda::optimizer_chunk - 1) / cuda::optimizer_chunk; }
 
@@ -49,11 +28,7 @@ class DeviceWorker : public PartWorker {
         auto space = device_space(device);
         if (!space) return space.take_status();
         worker->space_ = std::move(*space);
-        // A capture in another thread would forbid the loading, and would be invalidated by it.
-        const cuda::RelaxedCapture relaxed(**driver);
-        auto library = library_of(**driver);
-        if (!library) return library.take_status();
-        auto kernel = cuda::Kernel::load(*library, worker->context_, cuda::optimizer_entry_point);
+        auto kernel = cuda::training_kernel(worker->context_, cuda::optimizer_code(), cuda::optimizer_entry_point);
         if (!kernel) return kernel.take_status();
         worker->kernel_ = *kernel;
         return std::unique_ptr<PartWorker>(std::move(worker));
