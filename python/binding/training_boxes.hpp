@@ -4,18 +4,21 @@
 #include <nanobind/stl/vector.h>
 #include <weft/train.h>
 
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "python/binding/array.hpp"
 #include "python/binding/failure.hpp"
+#include "python/binding/stream.hpp"
 
 namespace weft::python {
 
 // The boxes or items of a call, with the memory that their structs point to.
 struct Described {
     std::vector<Array> arrays;
+    std::deque<StreamArgument> streams;
     std::vector<std::vector<size_t>> numbers;
     std::vector<weftTrainBox_t> boxes;
     std::vector<weftTrainItem_t> items;
@@ -32,9 +35,6 @@ struct Described {
         box.name = PyUnicode_AsUTF8(parts[0].ptr());
         if (!box.name) throw nb::python_error();
         Array data(without_autograd(parts[1]), box.name, access);
-        if (data.on_device())
-            refuse("python.device",
-                   std::string("the array of ") + box.name + " lies on a device. Checkpoints take host memory");
         box.data = data.data();
         box.datatype = data.type();
         box.extents = keep(parts[2]);
@@ -48,6 +48,8 @@ struct Described {
             set_range(box, nb::cast<size_t>(parts[4]), count);
         else
             box.offsets = keep(parts[4]);
+        const StreamArgument& stream = streams.emplace_back(parts[5]);
+        box.stream = data.on_device() ? stream.handle : nullptr;
         if (!box.isRange && (numbers.back().size() != dims || size_t(box.dims) != dims))
             refuse("python.value", std::string("the shape and offsets of ") + box.name +
                                        " do not have as many numbers as its array has dimensions");

@@ -9,6 +9,7 @@
 #include "python/binding/bindings.hpp"
 #include "python/binding/collector.hpp"
 #include "python/binding/memory_view.hpp"
+#include "python/binding/stream.hpp"
 #include "python/binding/training.hpp"
 #include "python/binding/training_compressor.hpp"
 
@@ -16,19 +17,25 @@ namespace weft::python {
 
 namespace {
 
-Array host_array(nb::handle object, const std::string& name, Access access) {
+// In any memory.
+Array array_or_none(nb::handle object, const std::string& name, Access access) {
     if (object.is_none()) return {};
-    Array array(without_autograd(object), name.c_str(), access);
-    if (array.on_device()) refuse("python.device", name + " lies on a device. Training takes host memory");
+    return Array(without_autograd(object), name.c_str(), access);
+}
+Array host_array(nb::handle object, const std::string& name, Access access) {
+    Array array = array_or_none(object, name, access);
+    if (array.on_device()) refuse("python.device", name + " lies on a device. This call takes host memory");
     return array;
 }
 
-// One of float32, for values, sums and statistics.
-Array float_array(nb::handle object, const std::string& name, Access access) {
-    Array array = host_array(object, name, access);
+Array of_float(Array array, const std::string& name) {
     if (array.data() && array.type() != weftFloat32)
         refuse("python.dtype", name + " has dtype " + name_of(array.type()) + "; it must be float32");
     return array;
+}
+// For sums and statistics.
+Array float_array(nb::handle object, const std::string& name, Access access) {
+    return of_float(host_array(object, name, access), name);
 }
 
 weftTrainAlgorithm_t algorithm_named(const std::string& name) {
@@ -135,21 +142,25 @@ std::vector<uint64_t> shuffled(uint64_t samples, uint64_t seed) {
     return order;
 }
 
-double gradient_norm(const nb::list& entries, const nb::list& comms, double p) {
+double gradient_norm(const nb::list& entries, const nb::list& comms, double p, nb::handle stream) {
+    const StreamArgument on(stream);
     const TrainParts parts(entries);
     const TrainAxes axes(comms);
     const auto handles = axes.handles();
     double norm = 0;
     axes.run([&] {
-        return weftTrainGradientNorm(parts.data(), parts.size(), handles.data(), handles.size(), p, &norm, nullptr);
+        return weftTrainGradientNorm(parts.data(), parts.size(), handles.data(), handles.size(), p, &norm, on.handle);
     });
     return norm;
 }
 
-void clip_gradients(const nb::list& entries, double norm, double max_norm, bool error_if_nonfinite) {
+void clip_gradients(const nb::list& entries, double norm, double max_norm, bool error_if_nonfinite,
+                    nb::handle stream) {
+    const StreamArgument on(stream);
     const TrainParts parts(entries);
     check(unlocked([&] {
-        return weftTrainClipGradients(parts.data(), parts.size(), norm, max_norm, error_if_nonfinite ? 1 : 0, nullptr);
+        return weftTrainClipGradients(parts.data(), parts.size(), norm, max_norm, error_if_nonfinite ? 1 : 0,
+                                      on.handle);
     }));
 }
 
@@ -188,8 +199,8 @@ TrainParts::TrainParts(const nb::list& entries) {
         part.name = PyUnicode_AsUTF8(fields[0].ptr());
         if (!part.name) throw nb::python_error();
         const std::string name = part.name;
-        values_.push_back(float_array(fields[1], name, Access::write));
-        copies_.push_back(host_array(fields[2], "the copy of " + name, Access::write));
+        values_.push_back(of_float(array_or_none(fields[1], name, Access::write), name));
+        copies_.push_back(array_or_none(fields[2], "the copy of " + name, Access::write));
         gradients_.emplace_back();
         part.values = static_cast<float*>(values_.back().data());
         part.copy = copies_.back().data();
@@ -201,7 +212,7 @@ TrainParts::TrainParts(const nb::list& entries) {
         if (fields.size() > 5 && !fields[5].is_none()) part.gradientType = type_named(fields[5]);
         parts_.push_back(part);
         if (!fields[3].is_none()) {
-            const Array gradient = host_array(fields[3], "the gradient of " + name, Access::read);
+            const Array gradient = array_or_none(fields[3], "the gradient of " + name, Access::read);
             parts_.back().gradientType = gradient.type();
             if (fields[1].is_none()) parts_.back().count = gradient.count();
         }
@@ -212,7 +223,7 @@ TrainParts::TrainParts(const nb::list& entries) {
 void* TrainParts::set_gradient(size_t number, nb::handle object) {
     weftTrainPart_t& part = parts_[number];
     const std::string name = std::string("the gradient of ") + part.name;
-    Array gradient = host_array(object, name, Access::write);
+    Array gradient = array_or_none(object, name, Access::write);
     if (!object.is_none()) {
         check_count(gradient, name.c_str(), part.count, "as many as its parameter");
         if (gradient.type() != part.gradientType)
@@ -222,6 +233,13 @@ void* TrainParts::set_gradient(size_t number, nb::handle object) {
     part.gradient = gradient.data();
     gradients_[number] = std::move(gradient);
     return part.gradient;
+}
+
+bool TrainParts::on_device() const {
+    for (const std::vector<Array>* arrays : {&values_, &gradients_})
+        for (const Array& array : *arrays)
+            if (array.data()) return array.on_device();
+    return false;
 }
 
 int TrainParts::visit(visitproc visit, void* arg) const {
@@ -257,6 +275,7 @@ TrainOptimizer::TrainOptimizer(const nb::list& parts, const nb::list& axes, cons
         return weftTrainOptimizerCreate(&handle_, parts_.data(), parts_.size(), handles.data(), handles.size(),
                                         &config);
     });
+    on_device_ = parts_.on_device();
     if (config.offloadFolder && config.offloadValues) parts_.drop_values();
 }
 
@@ -269,9 +288,10 @@ weftTrainOptimizer_t TrainOptimizer::handle() const {
     return handle_;
 }
 
-void TrainOptimizer::step(double learning_rate, double gradient_scale, bool skip) {
+void TrainOptimizer::step(double learning_rate, double gradient_scale, bool skip, nb::handle stream) {
+    const StreamArgument on(stream);
     axes_.run([&, optimizer = handle()] {
-        return weftTrainOptimizerStep(optimizer, learning_rate, gradient_scale, skip ? 1 : 0, nullptr);
+        return weftTrainOptimizerStep(optimizer, learning_rate, gradient_scale, skip ? 1 : 0, on.handle);
     });
 }
 
@@ -378,11 +398,12 @@ int TrainScaler::good_steps() {
 
 void TrainScaler::restore(double scale, int good_steps) { check(weftTrainScalerSetState(handle(), scale, good_steps)); }
 
-bool TrainScaler::unscale(const nb::list& entries, bool divide) {
+bool TrainScaler::unscale(const nb::list& entries, bool divide, nb::handle stream) {
+    const StreamArgument on(stream);
     const TrainParts parts(entries);
     int found = 0;
     axes_.run([&, scaler = handle()] {
-        return weftTrainScalerUnscale(scaler, parts.data(), parts.size(), divide ? 1 : 0, &found, nullptr);
+        return weftTrainScalerUnscale(scaler, parts.data(), parts.size(), divide ? 1 : 0, &found, on.handle);
     });
     return found != 0;
 }
@@ -396,13 +417,15 @@ void TrainScaler::close() {
 
 void bind_training_optimizer(nb::module_& module) {
     MemoryView<TrainOptimizer>::bind(module, "OptimizerMemory");
+    MemoryView<TrainOptimizer, true>::bind(module, "OptimizerDeviceMemory");
     nb::class_<TrainOptimizer>(module, "TrainOptimizer", nb::type_slots(collected<TrainOptimizer>()),
                                nb::is_weak_referenceable())
         .def(nb::init<const nb::list&, const nb::list&, const nb::dict&, const nb::object&, const nb::object&,
                       const nb::object&>(),
              nb::arg("parts"), nb::arg("axes"), nb::arg("settings"), nb::arg("ddp").none(), nb::arg("shard").none(),
              nb::arg("compressor").none(), InFrame())
-        .def("_step", &TrainOptimizer::step, InFrame())
+        .def("_step", &TrainOptimizer::step, nb::arg("learning_rate"), nb::arg("gradient_scale"), nb::arg("skip"),
+             nb::arg("stream").none(), InFrame())
         .def("_set_gradient", &TrainOptimizer::set_gradient, nb::arg("part"), nb::arg("gradient").none(), InFrame())
         .def("_states",
              [](nb::object self, int part) {
@@ -410,8 +433,10 @@ void bind_training_optimizer(nb::module_& module) {
                  nb::list states;
                  for (int i = 0; i < own.state_count(); ++i) {
                      const auto [name, values] = own.state(part, i);
+                     const size_t bytes = own.bytes_of_state(part);
                      states.append(nb::make_tuple(
-                         name, MemoryView<TrainOptimizer>::make(self, values, own.bytes_of_state(part))));
+                         name, own.on_device() ? MemoryView<TrainOptimizer, true>::make(self, values, bytes)
+                                               : MemoryView<TrainOptimizer>::make(self, values, bytes)));
                  }
                  return states;
              })
@@ -434,11 +459,13 @@ void bind_training_optimizer(nb::module_& module) {
         .def("_scale", &TrainScaler::scale, InFrame())
         .def("_good_steps", &TrainScaler::good_steps, InFrame())
         .def("_restore", &TrainScaler::restore, InFrame())
-        .def("_unscale", &TrainScaler::unscale, InFrame())
+        .def("_unscale", &TrainScaler::unscale, nb::arg("parts"), nb::arg("divide"), nb::arg("stream").none(), InFrame())
         .def("_update", &TrainScaler::update, InFrame())
         .def("_close", &TrainScaler::close, InFrame());
-    module.def("train_norm", &gradient_norm, InFrame());
-    module.def("train_clip", &clip_gradients, InFrame());
+    module.def("train_norm", &gradient_norm, nb::arg("parts"), nb::arg("axes"), nb::arg("p"), nb::arg("stream").none(),
+               InFrame());
+    module.def("train_clip", &clip_gradients, nb::arg("parts"), nb::arg("norm"), nb::arg("max_norm"),
+               nb::arg("error_if_nonfinite"), nb::arg("stream").none(), InFrame());
     module.def("train_batch_norm_forward", &batch_norm_forward, InFrame());
     module.def("train_batch_norm_backward", &batch_norm_backward, InFrame());
     module.def("train_sampler_count", &sampler_count, InFrame());

@@ -35,6 +35,7 @@ class TrainParts {
     // Replaces a gradient, or drops it (None).
     void* set_gradient(size_t part, nb::handle gradient);
     size_t bytes_of_state(int part) const { return parts_[size_t(part)].count * sizeof(float); }
+    bool on_device() const;
     int visit(visitproc visit, void* arg) const;
     void drop_values() { values_.clear(); }
     void clear();
@@ -52,7 +53,8 @@ class TrainOptimizer {
     TrainOptimizer(const TrainOptimizer&) = delete;
     ~TrainOptimizer();
 
-    void step(double learning_rate, double gradient_scale, bool skip);
+    // stream: None, or the CUDA stream of parts on a device.
+    void step(double learning_rate, double gradient_scale, bool skip, nb::handle stream);
     void set_gradient(int part, nb::handle gradient);
     int state_count();
     std::pair<const char*, float*> state(int part, int number);
@@ -65,6 +67,8 @@ class TrainOptimizer {
     nb::tuple trust(int part);
     void set_trust(int part, double trust, double factor);
     size_t bytes_of_state(int part) const { return parts_.bytes_of_state(part); }
+    // Where the states lie.
+    bool on_device() const { return on_device_; }
     void close();
 
     void add_view() { ++views_; }
@@ -77,6 +81,7 @@ class TrainOptimizer {
     TrainParts parts_;
     TrainAxes axes_;
     nb::object ddp_, shard_, compressor_;
+    bool on_device_ = false;
     int views_ = 0;  // of its memory, which Python holds: it must not be freed
     weftTrainOptimizer_t handle_ = nullptr;
     int process_;
@@ -92,7 +97,7 @@ class TrainScaler {
     double scale();
     int good_steps();
     void restore(double scale, int good_steps);
-    bool unscale(const nb::list& parts, bool divide);
+    bool unscale(const nb::list& parts, bool divide, nb::handle stream);
     void update();
     void close();
     int visit(visitproc visit, void* arg) const { return axes_.visit(visit, arg); }

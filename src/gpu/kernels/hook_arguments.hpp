@@ -80,7 +80,7 @@ struct HookArguments {
 };
 
 inline constexpr int hook_threads = 128;
-inline constexpr int hook_blocks_max = 1024;
+inline constexpr int hook_blocks_max = 2048;
 inline constexpr uint64_t hook_chunk = 4096;  // numbers that a block takes at once
 constexpr uint64_t hook_chunks(uint64_t count) { return (count + hook_chunk - 1) / hook_chunk; }
 

@@ -27,7 +27,7 @@ class OptimizerKernel {
         for (int p = 0; p < a_.parts; ++p) {
             const PartArguments& part = a_.part[p];
             const uint64_t chunks = (part.count + optimizer_chunk - 1) / optimizer_chunk;
-            PartSums sums{0, 0};
+            PartSums sums{0, 0, 0};
             for (uint64_t c = (uint64_t(team_.block) + blocks - before % blocks) % blocks; c < chunks; c += blocks) {
                 const uint64_t begin = c * optimizer_chunk;
                 const uint64_t end = part.count - begin < optimizer_chunk ? part.count : begin + optimizer_chunk;
@@ -80,6 +80,12 @@ class OptimizerKernel {
                 const float gradient = get(part.gradient, part.gradient_type, i);
                 return put(part.gradient, part.gradient_type, i, gradient * part.factor);
             }
+            case PartWork::frozen_norms: return frozen_norms(part, i, sums);
+            case PartWork::frozen: {
+                float value = part.values[i];
+                descend_frozen(part.frozen, part.factor, value, part.first[i], part.second[i], Root());
+                return put_value(part, i, value);
+            }
         }
     }
     static WEFT_DEVICE void sgd_step(const PartArguments& part, uint64_t i) {
@@ -109,6 +115,14 @@ class OptimizerKernel {
         const float direction =
             lamb_direction<float>(part.adam, value, part.first[i], part.second[i], gradient, Root());
         put_value(part, i, value - direction * part.factor);
+    }
+    static WEFT_DEVICE void frozen_norms(const PartArguments& part, uint64_t i, PartSums& sums) {
+        const float momentum = get(part.gradient, part.gradient_type, i);
+        const FrozenFacts facts = frozen_facts(part.frozen, part.values[i], part.first[i], part.second[i],
+                                               part.fresh[i], momentum, Root());
+        add_squares(facts.adam, facts.update, sums);
+        const auto ratio = double(facts.ratio);
+        sums.largest = sums.largest < ratio ? ratio : sums.largest;
     }
     static WEFT_DEVICE void layer_norms(const PartArguments& part, uint64_t i, PartSums& sums) {
         add_squares(part.values[i], get(part.gradient, part.gradient_type, i), sums);
@@ -140,6 +154,7 @@ class OptimizerKernel {
                 const PartSums& from = shared_.sums[team_.thread + half];
                 to.first = largest() ? larger(to.first, from.first) : to.first + from.first;
                 to.second += from.second;
+                to.largest = to.largest < from.largest ? from.largest : to.largest;
             }
             left = half;
             team_.barrier();

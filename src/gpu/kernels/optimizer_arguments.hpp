@@ -19,6 +19,8 @@ struct PartArguments {
     SgdStep sgd;
     AdamStep adam;
     float factor;  // the rate of LAMB with the layer's ratio; or of scale
+    FrozenStep frozen;
+    float* fresh;  // 1-bit LAMB's third moment
 };
 
 inline constexpr int optimizer_parts_max = 24;  // of one launch

@@ -22,6 +22,7 @@ class DeviceHookWorker : public HookWorker {
         auto space = device_space(device);
         if (!space) return space.take_status();
         worker->space_ = std::move(*space);
+        WEFT_TRY(worker->space_->prepare_arithmetic());
         auto kernel = cuda::training_kernel(worker->context_, cuda::hook_code(), cuda::hook_entry_point);
         if (!kernel) return kernel.take_status();
         worker->kernel_ = *kernel;
@@ -175,9 +176,10 @@ class DeviceHookWorker : public HookWorker {
         return launch_blocks(arguments, 1);
     }
     Status for_numbers(const cuda::HookArguments& arguments) { return launch(arguments, arguments.count); }
-    // With a thread for each of so many numbers, if there are not too many.
-    Status launch(const cuda::HookArguments& arguments, uint64_t threads) {
-        return launch_blocks(arguments, (threads + cuda::hook_threads - 1) / cuda::hook_threads);
+    // Each thread takes some of so many numbers.
+    Status launch(const cuda::HookArguments& arguments, uint64_t numbers) {
+        constexpr uint64_t of_block = uint64_t(cuda::hook_threads) * 8;
+        return launch_blocks(arguments, (numbers + of_block - 1) / of_block);
     }
     Status launch_blocks(cuda::HookArguments arguments, uint64_t blocks) {
         if (blocks == 0) return ok();

@@ -78,7 +78,8 @@ class DeviceWorker : public PartWorker {
             const PartTask& task = tasks[size_t(p)];
             const ModelPart& part = *task.part;
             arguments.part[p] = {part.values,    task.first,         task.second, part.copy, part.gradient, part.count,
-                                 part.copy_type, part.gradient_type, task.sgd,    task.adam, task.factor};
+                                 part.copy_type, part.gradient_type, task.sgd,    task.adam, task.factor,   task.frozen,
+                                 task.fresh};
             chunks += chunks_of(part);
         }
         const int most = sums ? cuda::optimizer_sum_blocks_max : cuda::optimizer_blocks_max;
@@ -98,13 +99,14 @@ class DeviceWorker : public PartWorker {
         return driver.check(driver.StreamSynchronize(static_cast<CUstream>(stream)), "wait for the norms of gradients");
     }
     static PartSums total_of(std::span<const PartSums> blocks, bool largest) {
-        PartSums total{0, 0};
+        PartSums total{0, 0, 0};
         for (const PartSums& block : blocks) {
             if (!largest)
                 total.first += block.first;
             else if (!(block.first <= total.first) && !std::isnan(total.first))
                 total.first = block.first;
             total.second += block.second;
+            total.largest = std::max(total.largest, block.largest);
         }
         return total;
     }
