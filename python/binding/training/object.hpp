@@ -1,4 +1,4 @@
-// training_object.hpp: the part that objects of weft.train share: their handle, their arrays, and calls on them.
+// object.hpp: the part that objects of weft.train share: their handle, their arrays, and calls on them.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

@@ -1,9 +1,9 @@
-// training_server.cpp: weft.train.ParameterServer.
+// server.cpp: weft.train.ParameterServer.
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 
-#include "python/binding/training_object.hpp"
+#include "python/binding/training/object.hpp"
 
 namespace weft::python {
 

@@ -1,9 +1,9 @@
-// training_shard.cpp: weft.train.Shard: a model that is sharded in units.
+// shard.cpp: weft.train.Shard: a model that is sharded in units.
 #include <nanobind/stl/vector.h>
 
 #include "python/binding/memory_view.hpp"
 #include "python/binding/stream.hpp"
-#include "python/binding/training_object.hpp"
+#include "python/binding/training/object.hpp"
 
 namespace weft::python {
 

@@ -1,4 +1,4 @@
-#include "python/binding/training_optimizer.hpp"
+#include "python/binding/training/optimizer.hpp"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -10,8 +10,8 @@
 #include "python/binding/collector.hpp"
 #include "python/binding/memory_view.hpp"
 #include "python/binding/stream.hpp"
-#include "python/binding/training.hpp"
-#include "python/binding/training_compressor.hpp"
+#include "python/binding/training/ddp.hpp"
+#include "python/binding/training/compressor.hpp"
 
 namespace weft::python {
 

@@ -1,4 +1,4 @@
-#include "python/binding/training.hpp"
+#include "python/binding/training/ddp.hpp"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -11,7 +11,7 @@
 #include "python/binding/collector.hpp"
 #include "python/binding/group.hpp"
 #include "python/binding/memory_view.hpp"
-#include "python/binding/training_compressor.hpp"
+#include "python/binding/training/compressor.hpp"
 
 namespace weft::python {
 

@@ -1,7 +1,7 @@
-// training_stragglers.cpp: weft.train.Stragglers.
+// stragglers.cpp: weft.train.Stragglers.
 #include <nanobind/stl/vector.h>
 
-#include "python/binding/training_object.hpp"
+#include "python/binding/training/object.hpp"
 
 namespace weft::python {
 

@@ -1,4 +1,4 @@
-// training_boxes.hpp: Python's boxes and items as structs of train.h.
+// boxes.hpp: Python's boxes and items as structs of train.h.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>

@@ -1,4 +1,4 @@
-#include "python/binding/training_replica.hpp"
+#include "python/binding/training/replica.hpp"
 
 #include <nanobind/stl/string.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "python/binding/bindings.hpp"
-#include "python/binding/training_boxes.hpp"
+#include "python/binding/training/boxes.hpp"
 
 namespace weft::python {
 

@@ -1,4 +1,4 @@
-#include "python/binding/training_compressor.hpp"
+#include "python/binding/training/compressor.hpp"
 
 #include <nanobind/stl/string.h>
 

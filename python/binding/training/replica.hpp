@@ -1,4 +1,4 @@
-// training_replica.hpp: weft.train.Replica.
+// replica.hpp: weft.train.Replica.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <weft/train.h>

@@ -1,4 +1,4 @@
-// training.hpp: weft.train.Ddp, its gradients, and the buckets that its hook sees.
+// ddp.hpp: weft.train.Ddp, its gradients, and the buckets that its hook sees.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <weft/train.h>

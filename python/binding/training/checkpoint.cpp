@@ -1,4 +1,4 @@
-#include "python/binding/training_checkpoint.hpp"
+#include "python/binding/training/checkpoint.hpp"
 
 #include <nanobind/stl/string.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "python/binding/bindings.hpp"
 #include "python/binding/collector.hpp"
 #include "python/binding/group.hpp"
-#include "python/binding/training_boxes.hpp"
+#include "python/binding/training/boxes.hpp"
 
 namespace weft::python {
 

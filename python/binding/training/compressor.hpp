@@ -1,4 +1,4 @@
-// training_compressor.hpp: the compressing hooks of weft.train.
+// compressor.hpp: the compressing hooks of weft.train.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <weft/train.h>

@@ -1,9 +1,9 @@
-// training_local.cpp: weft.train.Local: Local SGD and DiLoCo.
+// local.cpp: weft.train.Local: Local SGD and DiLoCo.
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 
-#include "python/binding/training_object.hpp"
+#include "python/binding/training/object.hpp"
 
 namespace weft::python {
 

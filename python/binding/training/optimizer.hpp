@@ -1,4 +1,4 @@
-// training_optimizer.hpp: weft.train.Optimizer and Scaler, norms, statistics and samples.
+// optimizer.hpp: weft.train.Optimizer and Scaler, norms, statistics and samples.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <weft/train.h>

@@ -1,4 +1,4 @@
-// training_checkpoint.hpp: weft.train.Checkpoint.
+// checkpoint.hpp: weft.train.Checkpoint.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <weft/train.h>
