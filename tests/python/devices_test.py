@@ -288,12 +288,11 @@ class Optimizers(unittest.TestCase):
                 values, state = self.host_steps(algorithm)
                 self.assertEqual(x.values(), values)
                 self.assertEqual({key: list(each) for key, each in optimizer.read_state("x").items()}, state)
-                for key, each in optimizer.state("x").items():
-                    self.assertEqual((each.device.id, read(each)), (0, state[key]))
+                seen = {key: (each.device.id, read(each)) for key, each in optimizer.state("x").items()}
+                self.assertEqual(seen, {key: (0, each) for key, each in state.items()})
                 if state:
                     optimizer.write_state("x", {"exp_avg": memoryview(bytearray(16)).cast("f")})
                     self.assertEqual(list(optimizer.read_state("x")["exp_avg"]), [0.0] * 4)
-                del each
                 optimizer.close()
 
     def test_norms_clipping_and_loss_scaling(self):
