@@ -14,9 +14,9 @@
 #include "python/binding/interrupt.hpp"
 #include "python/binding/reduction.hpp"
 #include "python/binding/stream.hpp"
-#include "python/binding/training/ddp.hpp"
 #include "python/binding/training/checkpoint.hpp"
 #include "python/binding/training/compressor.hpp"
+#include "python/binding/training/ddp.hpp"
 #include "python/binding/training/optimizer.hpp"
 #include "python/binding/training/replica.hpp"
 

@@ -9,11 +9,11 @@ namespace weft::internal {
 enum class PartWork : int32_t {
     sgd,
     adam,
-    lamb_norms,   // gives PartSums, and changes nothing
-    lamb,         // with the layer's ratio
-    layer_norms,  // gives PartSums
-    measure,      // gives PartSums
-    scale,        // multiplies the gradient
+    lamb_norms,    // gives PartSums, and changes nothing
+    lamb,          // with the layer's ratio
+    layer_norms,   // gives PartSums
+    measure,       // gives PartSums
+    scale,         // multiplies the gradient
     frozen_norms,  // gives PartSums, and takes the gradient as momentum
     frozen,        // the step of 1-bit LAMB, with the layer's rate
 };
@@ -92,7 +92,7 @@ WEFT_INLINE constexpr Real lamb_direction(const AdamStep& step, Real value, Real
     return adam_direction<Real>(step, first, second, root) + value * step.decay;
 }
 
-// What a frozen step finds out about one element.
+// Facts about one element in a frozen step.
 struct FrozenFacts {
     float adam, update, ratio;
 };

@@ -8,12 +8,12 @@
 
 #include "perf/pattern_kernels.hpp"
 #include "src/gpu/kernels/access.hpp"
-#include "src/gpu/kernels/codec.hpp"
-#include "src/gpu/kernels/convert.hpp"
-#include "src/gpu/kernels/hooks.hpp"
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "src/gpu/kernels/messages.hpp"
-#include "src/gpu/kernels/optimizer.hpp"
+#include "src/gpu/kernels/training/codec.hpp"
+#include "src/gpu/kernels/training/convert.hpp"
+#include "src/gpu/kernels/training/hooks.hpp"
+#include "src/gpu/kernels/training/optimizer.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
 namespace weft::internal::cuda {

@@ -1,4 +1,4 @@
-// both_memories.hpp: what tests share that do the same work in host memory and on the fake driver's devices.
+// both_memories.hpp: for tests that do the same work in host memory and on the fake driver's devices.
 #pragma once
 #include <weft/weft.h>
 

@@ -29,9 +29,9 @@ struct TensorOfTest {
     size_t count, rows;
 };
 // One is longer than a chunk of the kernels. Matrices are worth a rank, and one of them has more columns than rows.
-constexpr TensorOfTest hooked_tensors[] = {{weftFloat32, 120, 12},  {weftFloat32, 5, 0},     {weftFloat16, 96, 8},
-                                    {weftBfloat16, 300, 0},  {weftFloat64, 129, 0},   {weftFloat32, 0, 0},
-                                    {weftFloat32, 4200, 60}, {weftFloat32, 300, 0},   {weftFloat16, 64, 4}};
+constexpr TensorOfTest hooked_tensors[] = {{weftFloat32, 120, 12},  {weftFloat32, 5, 0},   {weftFloat16, 96, 8},
+                                           {weftBfloat16, 300, 0},  {weftFloat64, 129, 0}, {weftFloat32, 0, 0},
+                                           {weftFloat32, 4200, 60}, {weftFloat32, 300, 0}, {weftFloat16, 64, 4}};
 
 weftTrainCompressorConfig_t config_of(weftTrainCompression_t method) {
     weftTrainCompressorConfig_t config = WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER;
@@ -144,7 +144,8 @@ class HookedModel {
             const auto [type, count, rows] = hooked_tensors[p];
             Bytes& numbers = sent_.emplace_back(count * size_of(type));
             for (size_t i = 0; i < count; ++i)
-                set_number(numbers.data(), type, i, gradient_element(rank_, iteration, p, i) * (i % 7 == 0 ? 3.1 : 0.7));
+                set_number(numbers.data(), type, i,
+                           gradient_element(rank_, iteration, p, i) * (i % 7 == 0 ? 3.1 : 0.7));
             if (bad && p == 6) set_number(numbers.data(), type, 77, double(*bad));
             need(space_->copy(gradient(p), numbers.data(), numbers.size()));
             need(weftTrainDdpGradientReady(ddp_, p, stream()));
@@ -226,7 +227,8 @@ TEST_CASE("compressing hooks on devices have the bits of the host, and keep its 
         for (const int ranks : each.config.errorFeedback ? std::vector<int>{3} : std::vector<int>{1}) {
             CAPTURE(each.name, ranks);
             on_devices(ranks, [&](weftComm_t comm, int rank) -> std::string {
-                const Seen host = seen_of(comm, rank, false, each.config), device = seen_of(comm, rank, true, each.config);
+                const Seen host = seen_of(comm, rank, false, each.config),
+                           device = seen_of(comm, rank, true, each.config);
                 for (size_t k = 0; k < host.results.size(); ++k)
                     if (const std::string wrong = different(host.results[k], device.results[k]); wrong != "")
                         return "iteration " + std::to_string(k) + ": " + wrong;
@@ -272,9 +274,7 @@ TEST_CASE("a warm step of a compressing hook on a device waits for no work") {
             }
             // The stream's work goes on after the step only. A step that waits for it would not end.
             std::atomic<bool> go = false;
-            const auto wait = [](void* flag) {
-                static_cast<std::atomic<bool>*>(flag)->wait(false);
-            };
+            const auto wait = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); };
             if (cuLaunchHostFunc(static_cast<CUstream>(model.stream()), wait, &go) != CUDA_SUCCESS)
                 return "no function in the stream";
             model.iterate(3);

@@ -240,5 +240,4 @@ std::vector<float> serial_reduction(const Unit& unit, int first_rank, int own, i
     return all;
 }
 
-
 }  // namespace weft::internal::test

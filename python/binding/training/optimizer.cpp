@@ -10,8 +10,8 @@
 #include "python/binding/collector.hpp"
 #include "python/binding/memory_view.hpp"
 #include "python/binding/stream.hpp"
-#include "python/binding/training/ddp.hpp"
 #include "python/binding/training/compressor.hpp"
+#include "python/binding/training/ddp.hpp"
 
 namespace weft::python {
 
@@ -154,8 +154,7 @@ double gradient_norm(const nb::list& entries, const nb::list& comms, double p, n
     return norm;
 }
 
-void clip_gradients(const nb::list& entries, double norm, double max_norm, bool error_if_nonfinite,
-                    nb::handle stream) {
+void clip_gradients(const nb::list& entries, double norm, double max_norm, bool error_if_nonfinite, nb::handle stream) {
     const StreamArgument on(stream);
     const TrainParts parts(entries);
     check(unlocked([&] {
@@ -459,7 +458,8 @@ void bind_training_optimizer(nb::module_& module) {
         .def("_scale", &TrainScaler::scale, InFrame())
         .def("_good_steps", &TrainScaler::good_steps, InFrame())
         .def("_restore", &TrainScaler::restore, InFrame())
-        .def("_unscale", &TrainScaler::unscale, nb::arg("parts"), nb::arg("divide"), nb::arg("stream").none(), InFrame())
+        .def("_unscale", &TrainScaler::unscale, nb::arg("parts"), nb::arg("divide"), nb::arg("stream").none(),
+             InFrame())
         .def("_update", &TrainScaler::update, InFrame())
         .def("_close", &TrainScaler::close, InFrame());
     module.def("train_norm", &gradient_norm, nb::arg("parts"), nb::arg("axes"), nb::arg("p"), nb::arg("stream").none(),

@@ -79,7 +79,14 @@ Result<std::string> weft::internal::compressor_settings(void* compressor,
     if (!handle->object) return check_training(handle);
     WEFT_TRY(handle->object->check_free(nullptr));
     WEFT_TRY(handle->object->check_model(parameters));
-    return handle->object->described();
+    return train::described(handle->object->settings());
+}
+
+Status weft::internal::prepare_compressor(void* compressor, int device) {
+    auto* const handle = static_cast<weftTrainCompressor_t>(compressor);
+    WEFT_TRY(check_training(handle));
+    std::lock_guard lock(handle->mutex);
+    return handle->object ? handle->object->prepare(device) : check_training(handle);
 }
 
 Status weft::internal::serve_by_compressor(void* compressor, const std::shared_ptr<const char>& life,

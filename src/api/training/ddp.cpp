@@ -164,6 +164,8 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
             if (!found) return found.take_status();
             space = std::move(*found);
             model.settings.on_device = space->on_device();
+            if (model.settings.hook == weftTrainHookCompress)
+                WEFT_TRY(prepare_compressor(model.settings.hook_context, space->device()));
             return ok();
         };
         // A rank that fails tells the others, which wait for it.

@@ -147,8 +147,7 @@ inline uint32_t count_up(uint32_t* word) { return std::atomic_ref(*word).fetch_a
 inline void add_one(uint32_t* word) { std::atomic_ref(*word).fetch_add(1, std::memory_order_relaxed); }
 inline void raise_to(uint32_t* word, uint32_t value) {
     uint32_t seen = std::atomic_ref(*word).load(std::memory_order_relaxed);
-    while (seen < value &&
-           !std::atomic_ref(*word).compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+    while (seen < value && !std::atomic_ref(*word).compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
     }
 }
 inline uint64_t clock_ns() {

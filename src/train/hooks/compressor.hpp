@@ -1,5 +1,4 @@
-// compressor.hpp: hooks that average gradients approximately and send less: their settings and their state, which is
-// kept for each parameter and so survives the rebuild of the buckets.
+// compressor.hpp: hooks that average gradients approximately and send less.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,24 +10,10 @@
 #include "src/train/hooks/bucket_hooks.hpp"
 #include "src/train/hooks/compressed_exchange.hpp"
 #include "src/train/hooks/compressor_memory.hpp"
+#include "src/train/hooks/compressor_settings.hpp"
 #include "src/train/hooks/power_sgd.hpp"
 
 namespace weft::internal::train {
-
-struct CompressorSettings {
-    weftTrainCompression_t method = weftTrainPowerSgd;
-    bool error_feedback = true;
-    uint64_t start_iteration = 0;  // before it gradients are averaged exactly
-    size_t rank = 1;               // PowerSGD
-    double least_rate = 2;
-    bool warm_start = true;
-    uint64_t seed = 0;
-    double density = 0.01;  // top-k
-    size_t block = 256;     // int8
-    double momentum = 0.9;  // 1-bit
-    weftDataType_t float8 = weftFloat8e4m3;
-    bool layer_scales = false;  // 1-bit
-};
 
 // The hook's state for one training object at a time: from serve() to the object's end. It lies where the gradients lie.
 // On a device the work is enqueued on a stream of its own, which waits for the hook's stream; then that one waits for it.
@@ -49,14 +34,14 @@ class Compressor {
     Status check_free(const std::shared_ptr<const char>& life) const;
     // A failure if it has state of another model.
     Status check_model(std::span<const TensorFacts> parameters) const { return check_counts(states_, parameters); }
+    // For a model on this device, or in host memory (-1). A failure if it lacks the kernels.
+    Status prepare(int device);
     // From now on for `life`'s object of this model, after both checks. A hook of the user that calls this one does so
     // with the first bucket.
     void serve(const std::shared_ptr<const char>& life, std::span<const TensorFacts> parameters);
     const CompressorSettings& settings() const { return settings_; }
     // Whether the newest bucket was compressed.
     bool compressed() const { return compressed_; }
-    // The settings, as a text that is equal on all ranks.
-    std::string described() const;
     // For the checks of handles.
     void end_by_exception() noexcept {}
     Status settle() { return ok(); }
@@ -66,7 +51,13 @@ class Compressor {
         size_t begin, count, rows;  // in the bucket, in elements
         int parameter;
     };
-    // The numbers of a bucket, and what becomes state if they are finite.
+    // A bucket and its parameters.
+    struct InWork {
+        int bucket = 0;
+        size_t count = 0;
+        std::vector<Member> members;
+    };
+    // The numbers of a bucket, and those that become state if all are finite.
     struct Scratch {
         FlatBuffer values, errors, sum_errors, rights;
         FlatBuffer list, lists;  // of top-k: of this rank and of all
@@ -110,9 +101,7 @@ class Compressor {
     std::optional<CompressorMemory> memory_;
     std::weak_ptr<const char> placed_for_;  // whose buckets, and which version of them
     uint64_t version_ = 0;
-    int bucket_ = 0;  // in work
-    size_t count_ = 0;
-    std::vector<Member> members_;
+    InWork now_;
     Scratch scratch_;
     CompressedExchange exchange_;
     PowerSgd power_sgd_;

@@ -28,11 +28,13 @@ Result<CompressorMemory> CompressorMemory::make(HookWorker& worker, const Memory
     return made;
 }
 
-void CompressorMemory::lay_out(const MemoryNeeds& needs, const MessageForm& form, const GradientBuckets& buckets, const Peers& peers) {
+void CompressorMemory::lay_out(const MemoryNeeds& needs, const MessageForm& form, const GradientBuckets& buckets,
+                               const Peers& peers) {
     parameters_.resize(buckets.parameters().size());
     for (const Bucket& bucket : buckets.layout().buckets) {
         BucketPart own{elements_, {}, sums_};
-        if (needs.has_sums) own.part = part_of(bucket.count, peers.ranks(), peers.rank(), form.part_unit(peers.ranks()));
+        if (needs.has_sums)
+            own.part = part_of(bucket.count, peers.ranks(), peers.rank(), form.part_unit(peers.ranks()));
         for (size_t i = 0; i < bucket.parameters.size(); ++i) {
             const TensorFacts& facts = buckets.parameters()[size_t(bucket.parameters[i])];
             Parameter& parameter = parameters_[size_t(bucket.parameters[i])];

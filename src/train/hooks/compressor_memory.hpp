@@ -10,7 +10,7 @@
 
 namespace weft::internal::train {
 
-// What a method keeps.
+// The state that a method keeps.
 struct MemoryNeeds {
     bool error = false, momentum = false;
     bool has_sums = false;   // the errors of the sums that this rank makes
@@ -24,7 +24,8 @@ class CompressorMemory {
     // The state of each parameter, for one layout of the buckets. If another rank added up the elements before, the error
     // of the sum becomes this rank's own error, times `divisor`. Waits for the copies.
     static Result<CompressorMemory> make(HookWorker& worker, const MemoryNeeds& needs, const MessageForm& form,
-                                         const GradientBuckets& buckets, std::vector<CompressorState> states, const Peers& peers, double divisor);
+                                         const GradientBuckets& buckets, std::vector<CompressorState> states,
+                                         const Peers& peers, double divisor);
     // The state of each parameter. Waits for the worker's work.
     Result<std::vector<CompressorState>> states(HookWorker& worker) const;
     // The bytes of its form in a checkpoint.
@@ -56,8 +57,8 @@ class CompressorMemory {
     };
     struct Parameter {
         size_t count = 0;
-        size_t begin = 0;               // in the arrays of all buckets
-        size_t sum_begin = 0;           // the part's first element, from the parameter's begin
+        size_t begin = 0;                  // in the arrays of all buckets
+        size_t sum_begin = 0;              // the part's first element, from the parameter's begin
         size_t sum_count = 0, sum_at = 0;  // and where its error lies in sum_error_
         size_t right_begin = 0, right_count = 0;
         uint64_t iterations = 0;

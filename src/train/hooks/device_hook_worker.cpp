@@ -84,8 +84,7 @@ class DeviceHookWorker : public HookWorker {
     }
     Status decode(const MessageForm& form, const std::byte* message, size_t count, float* numbers) override {
         if (form.method == weftTrainInt8) return space_->decode({8, form.block}, message, count, numbers);
-        auto arguments =
-            arguments_of(of_form(form, HookWork::decode_bits, HookWork::decode_float8), count, numbers);
+        auto arguments = arguments_of(of_form(form, HookWork::decode_bits, HookWork::decode_float8), count, numbers);
         arguments.type = form.float8;
         arguments.memory = const_cast<std::byte*>(message);
         return for_numbers(arguments);
@@ -161,10 +160,8 @@ class DeviceHookWorker : public HookWorker {
     cuda::HookArguments matrix_arguments(HookWork work, const LowRankMatrix& matrix, size_t rank,
                                          float* numbers) const {
         auto arguments = arguments_of(work, 0, numbers);
-        arguments.rows = matrix.rows;
-        arguments.columns = matrix.columns;
+        arguments.matrix = {matrix.rows, matrix.columns, matrix.seed};
         arguments.kept = rank;
-        arguments.seed = matrix.seed;
         return arguments;
     }
     Status add_squares(HookWork total, const float* numbers, size_t count, double* scale) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "src/gpu/kernels/hook_arguments.hpp"
+#include "src/gpu/kernels/training/hook_arguments.hpp"
 #include "src/train/hooks/message_form.hpp"
 #include "src/train/memory_space.hpp"
 

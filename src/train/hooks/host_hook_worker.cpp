@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "src/gpu/kernels/hook_elements.hpp"
-#include "src/gpu/kernels/hook_matrices.hpp"
+#include "src/gpu/kernels/training/hook_elements.hpp"
+#include "src/gpu/kernels/training/hook_matrices.hpp"
 #include "src/train/hooks/hook_worker.hpp"
 #include "src/train/hooks/largest_numbers.hpp"
 

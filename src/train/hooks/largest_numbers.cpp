@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "src/base/block_scale.hpp"
-#include "src/gpu/kernels/hook_sums.hpp"
+#include "src/gpu/kernels/training/hook_sums.hpp"
 
 namespace weft::internal::train {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "src/gpu/kernels/hook_arguments.hpp"
+#include "src/gpu/kernels/training/hook_arguments.hpp"
 
 namespace weft::internal::train {
 

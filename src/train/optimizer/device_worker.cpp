@@ -6,7 +6,7 @@
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/training_kernel.hpp"
 #include "src/gpu/kernels/device_code.hpp"
-#include "src/gpu/kernels/optimizer_arguments.hpp"
+#include "src/gpu/kernels/training/optimizer_arguments.hpp"
 #include "src/train/optimizer/part_worker.hpp"
 
 namespace weft::internal::train {
@@ -77,9 +77,9 @@ class DeviceWorker : public PartWorker {
         for (int p = 0; p < arguments.parts; ++p) {
             const PartTask& task = tasks[size_t(p)];
             const ModelPart& part = *task.part;
-            arguments.part[p] = {part.values,    task.first,         task.second, part.copy, part.gradient, part.count,
-                                 part.copy_type, part.gradient_type, task.sgd,    task.adam, task.factor,   task.frozen,
-                                 task.fresh};
+            arguments.part[p] = {part.values, task.first,     task.second,        part.copy, part.gradient,
+                                 part.count,  part.copy_type, part.gradient_type, task.sgd,  task.adam,
+                                 task.factor, task.frozen,    task.fresh};
             chunks += chunks_of(part);
         }
         const int most = sums ? cuda::optimizer_sum_blocks_max : cuda::optimizer_blocks_max;

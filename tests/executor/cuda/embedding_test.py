@@ -50,7 +50,7 @@ def main():
     if not caught:
         print("this test does not see a dependency that is order alone")
     kernels = Path(__file__).parents[3] / "src/gpu/kernels"
-    there = {path.name.removesuffix("_kernels.cu") for path in kernels.glob("*_kernels.cu")}
+    there = {path.name.removesuffix("_kernels.cu") for path in kernels.rglob("*_kernels.cu")}
     # The fake driver finds kernels by name, so it would miss none.
     embedded = set(re.findall(r"^\s+embed (\w+), ", (kernels / "fatbins.S").read_text(), re.MULTILINE))
     loaded = set(re.findall(r"\bweft_(\w+)_fatbin_begin, ", (kernels / "device_code.cpp").read_text()))

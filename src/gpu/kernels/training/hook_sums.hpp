@@ -3,7 +3,7 @@
 #pragma once
 #include "src/base/block_scale.hpp"
 #include "src/gpu/kernels/device.hpp"
-#include "src/gpu/kernels/hook_arguments.hpp"
+#include "src/gpu/kernels/training/hook_arguments.hpp"
 
 #if !defined(__CUDACC__)
 #include <cmath>

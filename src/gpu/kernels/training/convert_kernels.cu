@@ -1,5 +1,5 @@
 // convert_kernels.cu: the entry points of conversions and scales. One serves all types, because memory is its limit.
-#include "src/gpu/kernels/convert.hpp"
+#include "src/gpu/kernels/training/convert.hpp"
 
 namespace {
 

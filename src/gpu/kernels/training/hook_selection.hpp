@@ -2,8 +2,8 @@
 // the first are taken. The host's counterpart is largest_numbers() (src/train/hooks), with the same result.
 #pragma once
 #include "src/base/block_scale.hpp"
-#include "src/gpu/kernels/hook_elements.hpp"
-#include "src/gpu/kernels/hook_sums.hpp"
+#include "src/gpu/kernels/training/hook_elements.hpp"
+#include "src/gpu/kernels/training/hook_sums.hpp"
 
 namespace weft::internal::cuda {
 

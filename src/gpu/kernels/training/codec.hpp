@@ -2,8 +2,8 @@
 // the host's codecs. A block of threads takes blocks of numbers in turn.
 #pragma once
 #include "src/base/block_scale.hpp"
-#include "src/gpu/kernels/codec_arguments.hpp"
 #include "src/gpu/kernels/device.hpp"
+#include "src/gpu/kernels/training/codec_arguments.hpp"
 
 namespace weft::internal::cuda {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "src/base/arithmetic.hpp"
 #include "src/gpu/kernels/device.hpp"
-#include "src/gpu/kernels/hook_arguments.hpp"
+#include "src/gpu/kernels/training/hook_arguments.hpp"
 
 namespace weft::internal::cuda {
 
@@ -62,8 +62,7 @@ WEFT_DEVICE void hook_elements(const Range& own, const HookArguments& a) {
         for (uint64_t i = own.first; i < a.count; i += own.step) body(i);
     };
     switch (a.work) {
-        case HookWork::mix:
-            return all([=](uint64_t i) { numbers[i] = factor * first[i] + (1 - factor) * numbers[i]; });
+        case HookWork::mix: return all([=](uint64_t i) { numbers[i] = factor * first[i] + (1 - factor) * numbers[i]; });
         case HookWork::add_scaled: return all([=](uint64_t i) { numbers[i] += factor * first[i]; });
         case HookWork::subtract: return all([=](uint64_t i) { numbers[i] = first[i] - second[i]; });
         case HookWork::average:

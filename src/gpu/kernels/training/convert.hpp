@@ -2,8 +2,8 @@
 // and from 16 bits; float64 is rounded to float32 first. One multiplies or divides.
 #pragma once
 #include "src/base/arithmetic.hpp"
-#include "src/gpu/kernels/convert_arguments.hpp"
 #include "src/gpu/kernels/device.hpp"
+#include "src/gpu/kernels/training/convert_arguments.hpp"
 
 namespace weft::internal::cuda {
 

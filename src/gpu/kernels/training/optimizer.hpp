@@ -3,7 +3,7 @@
 #pragma once
 #include "src/base/arithmetic.hpp"
 #include "src/gpu/kernels/device.hpp"
-#include "src/gpu/kernels/optimizer_arguments.hpp"
+#include "src/gpu/kernels/training/optimizer_arguments.hpp"
 
 #if !defined(__CUDACC__)
 #include <cmath>
@@ -118,8 +118,8 @@ class OptimizerKernel {
     }
     static WEFT_DEVICE void frozen_norms(const PartArguments& part, uint64_t i, PartSums& sums) {
         const float momentum = get(part.gradient, part.gradient_type, i);
-        const FrozenFacts facts = frozen_facts(part.frozen, part.values[i], part.first[i], part.second[i],
-                                               part.fresh[i], momentum, Root());
+        const FrozenFacts facts =
+            frozen_facts(part.frozen, part.values[i], part.first[i], part.second[i], part.fresh[i], momentum, Root());
         add_squares(facts.adam, facts.update, sums);
         const auto ratio = double(facts.ratio);
         sums.largest = sums.largest < ratio ? ratio : sums.largest;

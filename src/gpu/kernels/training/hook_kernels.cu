@@ -1,5 +1,5 @@
 // hook_kernels.cu: the entry point of compressing hooks.
-#include "src/gpu/kernels/hooks.hpp"
+#include "src/gpu/kernels/training/hooks.hpp"
 
 extern "C" __global__ void __launch_bounds__(weft::internal::cuda::hook_threads)
     weft_hook(const __grid_constant__ weft::internal::cuda::HookArguments arguments) {

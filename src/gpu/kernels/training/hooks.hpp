@@ -1,8 +1,8 @@
 // hooks.hpp: the kernel of compressing hooks. One serves all work, because memory is its limit.
 #pragma once
-#include "src/gpu/kernels/hook_matrices.hpp"
-#include "src/gpu/kernels/hook_messages.hpp"
-#include "src/gpu/kernels/hook_selection.hpp"
+#include "src/gpu/kernels/training/hook_matrices.hpp"
+#include "src/gpu/kernels/training/hook_messages.hpp"
+#include "src/gpu/kernels/training/hook_selection.hpp"
 
 namespace weft::internal::cuda {
 
@@ -41,8 +41,9 @@ WEFT_DEVICE void select_largest(const Team& team, const HookArguments& a, HookBl
 
 WEFT_DEVICE void use_matrix(const Team& team, const HookArguments& a, HookBlock& shared) {
     switch (a.work) {
-        case HookWork::begin_right: return begin_right(team, a.numbers, a.kept, a.columns, a.seed, shared);
-        case HookWork::orthonormalize: return orthonormalize(team, a.numbers, a.kept, a.rows, shared);
+        case HookWork::begin_right:
+            return begin_right(team, a.numbers, a.kept, a.matrix.columns, a.matrix.seed, shared);
+        case HookWork::orthonormalize: return orthonormalize(team, a.numbers, a.kept, a.matrix.rows, shared);
         case HookWork::multiply_right: return multiply_right(team, a, shared);
         case HookWork::multiply_left: return multiply_left(team, a);
         default: return multiply_factors(team, a);

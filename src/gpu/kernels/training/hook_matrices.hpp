@@ -2,8 +2,8 @@
 // the products, with the same order of additions, and shares the rest.
 #pragma once
 #include "src/base/random_number.hpp"
-#include "src/gpu/kernels/hook_elements.hpp"
-#include "src/gpu/kernels/hook_sums.hpp"
+#include "src/gpu/kernels/training/hook_elements.hpp"
+#include "src/gpu/kernels/training/hook_sums.hpp"
 
 namespace weft::internal::cuda {
 
@@ -60,15 +60,15 @@ WEFT_DEVICE void begin_right(const Team& team, float* columns, uint64_t count, u
 
 WEFT_DEVICE void multiply_right(const Team& team, const HookArguments& a, HookBlock& shared) {
     constexpr int at_once = hook_threads / row_lanes;
-    const uint64_t products = a.rows * a.kept;
+    const uint64_t products = a.matrix.rows * a.kept;
     for (uint64_t base = uint64_t(team.block) * at_once; base < products; base += uint64_t(team.blocks) * at_once) {
         for (int slot = team.thread; slot < hook_threads; slot += team.threads) {
             const uint64_t number = base + uint64_t(slot / row_lanes);
             if (number >= products) continue;
-            const float* const row = a.first + number % a.rows * a.columns;
-            const float* const right = a.second + number / a.rows * a.columns;
+            const float* const row = a.first + number % a.matrix.rows * a.matrix.columns;
+            const float* const right = a.second + number / a.matrix.rows * a.matrix.columns;
             float sum = 0;
-            for (auto i = uint64_t(slot % row_lanes); i < a.columns; i += row_lanes) sum += row[i] * right[i];
+            for (auto i = uint64_t(slot % row_lanes); i < a.matrix.columns; i += row_lanes) sum += row[i] * right[i];
             shared.narrow[slot] = sum;
         }
         team.barrier();
@@ -84,21 +84,22 @@ WEFT_DEVICE void multiply_right(const Team& team, const HookArguments& a, HookBl
 
 WEFT_DEVICE void multiply_left(const Team& team, const HookArguments& a) {
     const NumbersOfThread own(team);
-    for (uint64_t number = own.first; number < a.columns * a.kept; number += own.step) {
-        const uint64_t column = number % a.columns;
-        const float* const left = a.second + number / a.columns * a.rows;
+    for (uint64_t number = own.first; number < a.matrix.columns * a.kept; number += own.step) {
+        const uint64_t column = number % a.matrix.columns;
+        const float* const left = a.second + number / a.matrix.columns * a.matrix.rows;
         float sum = 0;
-        for (uint64_t row = 0; row < a.rows; ++row) sum += left[row] * a.first[row * a.columns + column];
+        for (uint64_t row = 0; row < a.matrix.rows; ++row) sum += left[row] * a.first[row * a.matrix.columns + column];
         a.numbers[number] = sum;
     }
 }
 
 WEFT_DEVICE void multiply_factors(const Team& team, const HookArguments& a) {
     const NumbersOfThread own(team);
-    for (uint64_t i = own.first; i < a.rows * a.columns; i += own.step) {
-        const uint64_t row = i / a.columns, column = i % a.columns;
+    for (uint64_t i = own.first; i < a.matrix.rows * a.matrix.columns; i += own.step) {
+        const uint64_t row = i / a.matrix.columns, column = i % a.matrix.columns;
         float sum = 0;
-        for (uint64_t k = 0; k < a.kept; ++k) sum += a.first[k * a.rows + row] * a.second[k * a.columns + column];
+        for (uint64_t k = 0; k < a.kept; ++k)
+            sum += a.first[k * a.matrix.rows + row] * a.second[k * a.matrix.columns + column];
         a.numbers[i] = sum;
     }
 }

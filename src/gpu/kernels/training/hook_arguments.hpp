@@ -30,9 +30,9 @@ enum class HookWork : int32_t {
     encode_float8,  // of the type
     decode_float8,
     // Top-k: `kept` numbers of largest magnitude at `memory`. `counts` has selection_counts(count) words.
-    count_high,   // how many numbers have each value of their upper bits
-    find_high,    // the value from which on at most `kept` numbers remain
-    count_low,    // the same for the lower bits
+    count_high,  // how many numbers have each value of their upper bits
+    find_high,   // the value from which on at most `kept` numbers remain
+    count_low,   // the same for the lower bits
     find_low,
     count_parts,  // of each chunk: numbers above the threshold, and equal to it
     place_parts,  // where those of each chunk go
@@ -62,6 +62,12 @@ struct IndexedNumber {
     float number;
 };
 
+// Of PowerSGD.
+struct HookMatrix {
+    uint64_t rows, columns;
+    uint64_t seed;  // of random columns
+};
+
 struct HookArguments {
     HookWork work;
     weftDataType_t type;
@@ -73,9 +79,9 @@ struct HookArguments {
     HookFacts* facts;
     double* sums;      // of chunks
     uint32_t* counts;  // of selection
-    uint64_t kept, rows, columns;
+    uint64_t kept;
     uint64_t limit;  // of add_selected: the numbers that there are
-    uint64_t seed;
+    HookMatrix matrix;
     float factor;
 };
 

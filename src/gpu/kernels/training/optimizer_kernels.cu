@@ -1,6 +1,6 @@
 // optimizer_kernels.cu: the entry point of a training step on many parts. One serves all data types and all work,
 // because memory is its limit.
-#include "src/gpu/kernels/optimizer.hpp"
+#include "src/gpu/kernels/training/optimizer.hpp"
 
 extern "C" __global__ void __launch_bounds__(weft::internal::cuda::optimizer_threads)
     weft_optimizer(const __grid_constant__ weft::internal::cuda::OptimizerArguments arguments) {

@@ -1,5 +1,5 @@
 // codec_kernels.cu: the entry points of the codecs of blocks of numbers.
-#include "src/gpu/kernels/codec.hpp"
+#include "src/gpu/kernels/training/codec.hpp"
 
 extern "C" __global__ void __launch_bounds__(weft::internal::cuda::codec_threads)
     weft_encode_blocks(const __grid_constant__ weft::internal::cuda::CodecArguments arguments) {

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/base/arithmetic.hpp"
 #include "src/base/block_scale.hpp"
-#include "src/gpu/kernels/hook_elements.hpp"
+#include "src/gpu/kernels/training/hook_elements.hpp"
 
 namespace weft::internal::cuda {
 
