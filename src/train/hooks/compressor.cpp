@@ -7,15 +7,6 @@
 
 namespace weft::internal::train {
 
-namespace {
-
-// Equal on all ranks, and different for each parameter and iteration.
-uint64_t seed_of(uint64_t seed, int parameter, uint64_t iteration) {
-    return (seed * 0x9e3779b97f4a7c15u + uint64_t(parameter)) * 0xbf58476d1ce4e5b9u + iteration * 1009;
-}
-
-}  // namespace
-
 Compressor::Compressor(const CompressorSettings& settings) : settings_(settings), power_sgd_(settings.rank) {}
 
 Status Compressor::check_free(const std::shared_ptr<const char>& life) const {
@@ -236,7 +227,7 @@ Status Compressor::send_matrices(const Peers& peers, double divisor) {
         WEFT_TRY(settings_.warm_start ? space.copy(right, memory_->right(member.parameter), own * sizeof(float))
                                       : space.zero(right, own * sizeof(float)));
         matrices.push_back({numbers, member.rows, member.count / member.rows, right,
-                            seed_of(settings_.seed, member.parameter, memory_->iterations(member.parameter))});
+                            seed_of(settings_, member.parameter, memory_->iterations(member.parameter))});
         right += own;
     }
     if (settings_.error_feedback) WEFT_TRY(space.copy(errors(), values(), now_.count * sizeof(float)));

@@ -15,4 +15,8 @@ std::string described(const CompressorSettings& settings) {
         settings.momentum, name_of(settings.float8), int(settings.layer_scales));
 }
 
+uint64_t seed_of(const CompressorSettings& settings, int parameter, uint64_t iteration) {
+    return (settings.seed * 0x9e3779b97f4a7c15u + uint64_t(parameter)) * 0xbf58476d1ce4e5b9u + iteration * 1009;
+}
+
 }  // namespace weft::internal::train

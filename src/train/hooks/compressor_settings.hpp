@@ -23,5 +23,7 @@ struct CompressorSettings {
 };
 // As a text that is equal on all ranks.
 std::string described(const CompressorSettings& settings);
+// Of random numbers: equal on all ranks, and different for each parameter and iteration.
+uint64_t seed_of(const CompressorSettings& settings, int parameter, uint64_t iteration);
 
 }  // namespace weft::internal::train
