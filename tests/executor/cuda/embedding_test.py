@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # embedding_test.py NINJA BUILD-FOLDER LIBRARY: a changed kernel comes into the library. From the library back to each
 # source of device code, every build step depends on the one before by content, not only by order. Each family of kernels is
-embedded and listed.
+# embedded and listed.
 # A build with such an order-only step must fail this test.
 import re
 import subprocess
