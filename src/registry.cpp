@@ -65,7 +65,10 @@ std::span<const Transport* const> transports() {
     return table.rows;
 }
 
-Status plugin_trouble() { return plugin::plugins_of_process().trouble.copy(); }
+Status transport_trouble() {
+    WEFT_TRY(plugin::plugins_of_process().trouble.copy());
+    return NameList(options().transports).admits("verbs") ? verbs_trouble() : ok();
+}
 
 static constexpr int networks_most = 4, mark_bits = 16;
 

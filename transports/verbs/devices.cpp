@@ -64,6 +64,7 @@ Result<const Devices*> Devices::of_process() {
 }
 
 Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
+    if (settings.disabled) return fail(error::verbs_device, "WEFT_IB_DISABLE turns RDMA off, or WEFT_IB_* is wrong");
     if (settings.library.empty() && !kernel_has_devices())
         return fail(error::verbs_device, "the kernel of this host has no RDMA device");
     auto functions = load_transport_functions(settings.library);
@@ -72,7 +73,8 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
     if (!list) return list.take_status();
     const std::vector<std::string> names = list->names();
     if (names.empty()) return fail(error::verbs_device, "libibverbs finds no RDMA device");
-    WEFT_TRY(settings.devices.check(names));
+    // NCCL's list may name devices of other hosts.
+    if (!settings.devices_by_alias) WEFT_TRY(settings.devices.check(names));
     auto devices = std::make_unique<Devices>();
     Status last;
     for (const std::string& name : names) {
@@ -111,7 +113,7 @@ Result<std::vector<Port>> Devices::ports(const Settings& settings) const {
             port.attributes = *attributes;
             const bool first = found.empty();
             if (!settings.devices.admits(facts.name, number))
-                leave_out(port.text(), "excluded by the list of devices");
+                leave_out(port.text(), fmt::format("{} leaves it out", settings.devices.variable()));
             else if (!is_active(*attributes))
                 leave_out(port.text(), "the port is not active");
             else if (!first && attributes->link_layer != found[0].attributes.link_layer)
@@ -120,6 +122,12 @@ Result<std::vector<Port>> Devices::ports(const Settings& settings) const {
             else
                 found.push_back(std::move(port));
         }
+    }
+    for (const Port& port : found) {
+        const Context& context = *all_[port.device].context;
+        if (const auto gids = context.gids(port.number))
+            WEFT_TRY(check_gid_index(*gids, settings.gid_rules(*gids), port.text()));
+        WEFT_TRY(settings.partition_key.choose(context.pkeys(port.number), port.text()).take_status());
     }
     if (found.empty()) return fail(error::verbs_device, "no RDMA port of this host can be used ({})", reasons);
     return found;

@@ -6,6 +6,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/per_process.hpp"
+#include "topology/nearest_ports.hpp"
 
 namespace weft::internal::verbs {
 
@@ -13,6 +14,15 @@ namespace {
 
 constexpr int completions_at_once = 16;
 constexpr int64_t drain_us = 1'000'000;
+
+// Both ends take the first ports of their lists, so a link joins the nearest port of each.
+std::vector<Port> nearest_first(const std::vector<Port>& ports, int rank) {
+    std::vector<topology::NicPort> known;
+    for (const Port& port : ports) known.push_back({.device = port.name, .number = port.number});
+    std::vector<Port> ordered;
+    for (const int index : topology::nearest_ports(known, "", rank)) ordered.push_back(ports[size_t(index)]);
+    return ordered;
+}
 
 }  // namespace
 
@@ -25,6 +35,7 @@ Result<std::shared_ptr<Endpoint>> Endpoint::of(const ConnectionOptions& options)
             const Settings settings = verbs::settings();
             auto ports = (*devices)->ports(settings);
             if (!ports) return ports.take_status();
+            ports = nearest_first(*ports, options.self);
             if (ports->size() > size_t(settings.rails)) ports->resize(size_t(settings.rails));
             Fd event = Fd::event();
             if (!event)
