@@ -65,10 +65,9 @@ std::span<const Transport* const> transports() {
     return table.rows;
 }
 
-Status transport_trouble() {
-    WEFT_TRY(plugin::plugins_of_process().trouble.copy());
-    return NameList(options().transports).admits("verbs") ? verbs_trouble() : ok();
-}
+Status plugin_trouble() { return plugin::plugins_of_process().trouble.copy(); }
+
+Status rdma_trouble() { return NameList(options().transports).admits("verbs") ? verbs_trouble() : ok(); }
 
 static constexpr int networks_most = 4, mark_bits = 16;
 

@@ -166,7 +166,7 @@ Result<bool> any_order_asked_for() {
 }
 
 Status check_transports() {
-    WEFT_TRY(registry::transport_trouble());
+    WEFT_TRY(registry::plugin_trouble());
     std::vector<std::string_view> names;
     for (const Transport* transport : registry::transports()) names.push_back(transport->name);
     return check_names("WEFT_TRANSPORTS", options().transports, names);
