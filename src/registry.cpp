@@ -9,6 +9,7 @@
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
+#include "transports/nccl_net/nccl_net.hpp"
 #include "transports/plugin/plugin.hpp"
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
@@ -58,12 +59,16 @@ std::span<const Transport* const> transports() {
     std::call_once(table.once, [&] {
         table.rows.push_back(&shm_transport());
         for (const auto& transport : plugin::plugins_of_process().transports) table.rows.push_back(transport.get());
+        if (const auto& transport = nccl_net::plugin_of_process().transport) table.rows.push_back(transport.get());
         table.rows.push_back(&tcp_transport());
     });
     return table.rows;
 }
 
-Status plugin_trouble() { return plugin::plugins_of_process().trouble.copy(); }
+Status plugin_trouble() {
+    WEFT_TRY(plugin::plugins_of_process().trouble.copy());
+    return nccl_net::plugin_of_process().trouble.copy();
+}
 
 static constexpr int networks_most = 4, mark_bits = 16;
 

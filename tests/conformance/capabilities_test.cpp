@@ -13,7 +13,8 @@ namespace weft::internal::test {
 namespace {
 
 const Transport& each_transport() {
-    return *registry::transports()[GENERATE(range(size_t(0), registry::transports().size()))];
+    const auto rows = transports_under_test();
+    return *rows[GENERATE_COPY(range(size_t(0), rows.size()))];
 }
 
 // Memory of the test that the transport has registered.
@@ -311,7 +312,7 @@ TEST_CASE("two ranks use the first network of the lower one that the other has, 
     CHECK(registry::agreed_transport(0, 0) == nullptr);
     uint64_t all = registry::own_networks();
     for (const Transport* transport : registry::transports()) {
-        if (transport->network() == 0) continue;
+        if (transport->network() == 0 || !transport->available().empty()) continue;
         const uint64_t mark = all & 0xffff;
         all >>= 16;
         CHECK(registry::agreed_transport(mark, mark) == transport);

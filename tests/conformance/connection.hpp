@@ -1,9 +1,11 @@
 // connection.hpp: a connection from rank 1 to rank 0 of a host segment of this process, over any transport.
 #pragma once
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "src/base/name_list.hpp"
 #include "src/base/process_token.hpp"
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
@@ -12,6 +14,17 @@
 #include "tests/subprocess.hpp"
 
 namespace weft::internal::test {
+
+// The rows of the registry, or those that WEFT_TEST_TRANSPORTS names.
+inline std::vector<const Transport*> transports_under_test() {
+    std::vector<const Transport*> rows;
+    const char* const wanted = getenv("WEFT_TEST_TRANSPORTS");
+    const NameList names(wanted ? wanted : "");
+    for (const Transport* row : registry::transports())
+        if (names.admits(row->name)) rows.push_back(row);
+    if (rows.empty()) FAIL("no transport is tested");
+    return rows;
+}
 
 // The slots of both ends in memory of the test (Capability::given_slots), by rank; null: the transport's own.
 struct GivenSlots {
@@ -80,15 +93,19 @@ struct Connection {
         REQUIRE(sender->publish({bytes, number, uint32_t(number * 7)}).ok());
         return true;
     }
-    // The message arrives in time: at once in shared memory, soon over a network.
-    bool arrives(uint64_t number, size_t bytes) {
+    // As eventually(), with many attempts before each sleep: some messages need several calls of both ends.
+    bool soon(auto&& condition) {
         return eventually([&] {
             for (int attempt = 0; attempt < 1000; ++attempt) {
-                if (receive(number, bytes)) return true;
+                if (condition()) return true;
                 push();
             }
             return false;
         });
+    }
+    // The message arrives in time: at once in shared memory, soon over a network.
+    bool arrives(uint64_t number, size_t bytes) {
+        return soon([&] { return receive(number, bytes); });
     }
     // True: the sender holds nothing back.
     bool push() {

@@ -24,7 +24,10 @@ static float value_of(int of_rank, size_t index) {
 int main() {
     rank = atoi(getenv("WEFT_RANK"));
     const char* only = getenv("ONLY_RANK");
-    if (only && atoi(only) != rank) unsetenv("WEFT_TRANSPORT_PLUGIN");
+    if (only && atoi(only) != rank) {
+        unsetenv("WEFT_TRANSPORT_PLUGIN");
+        setenv("WEFT_NCCL_NET_PLUGIN", "none", 1);
+    }
     weftComm_t comm = nullptr;
     int ranks = 0;
     must(weftCommInitFromEnvironment(&comm, nullptr), nullptr);
