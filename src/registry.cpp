@@ -13,6 +13,7 @@
 #include "transports/plugin/plugin.hpp"
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
+#include "transports/ucx/ucx.hpp"
 
 namespace weft::internal::registry {
 
@@ -60,6 +61,7 @@ std::span<const Transport* const> transports() {
         table.rows.push_back(&shm_transport());
         for (const auto& transport : plugin::plugins_of_process().transports) table.rows.push_back(transport.get());
         if (const auto& transport = nccl_net::plugin_of_process().transport) table.rows.push_back(transport.get());
+        if (const Transport* transport = ucx_transport()) table.rows.push_back(transport);
         table.rows.push_back(&tcp_transport());
     });
     return table.rows;
@@ -67,7 +69,8 @@ std::span<const Transport* const> transports() {
 
 Status plugin_trouble() {
     WEFT_TRY(plugin::plugins_of_process().trouble.copy());
-    return nccl_net::plugin_of_process().trouble.copy();
+    WEFT_TRY(nccl_net::plugin_of_process().trouble.copy());
+    return ucx_trouble();
 }
 
 static constexpr int networks_most = 4, mark_bits = 16;

@@ -27,6 +27,7 @@ int main() {
     if (only && atoi(only) != rank) {
         unsetenv("WEFT_TRANSPORT_PLUGIN");
         setenv("WEFT_NCCL_NET_PLUGIN", "none", 1);
+        if (getenv("WEFT_TRANSPORTS")[0] == 'u') setenv("WEFT_TRANSPORTS", "tcp", 1);
     }
     weftComm_t comm = nullptr;
     int ranks = 0;
