@@ -13,8 +13,7 @@ namespace weft::internal::test {
 namespace {
 
 const Transport& each_transport() {
-    const auto rows = transports_under_test();
-    return *rows[GENERATE_COPY(range(size_t(0), rows.size()))];
+    return *usable_transports()[GENERATE(range(size_t(0), usable_transports().size()))];
 }
 
 // Memory of the test that the transport has registered.

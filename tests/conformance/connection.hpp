@@ -1,11 +1,11 @@
 // connection.hpp: a connection from rank 1 to rank 0 of a host segment of this process, over any transport.
 #pragma once
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "src/base/name_list.hpp"
+#include "src/base/options.hpp"
 #include "src/base/process_token.hpp"
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
@@ -15,14 +15,18 @@
 
 namespace weft::internal::test {
 
-// The rows of the registry that need not be named, or those that WEFT_TEST_TRANSPORTS names.
-inline std::vector<const Transport*> transports_under_test() {
-    std::vector<const Transport*> rows;
-    const char* const wanted = getenv("WEFT_TEST_TRANSPORTS");
-    const NameList names(wanted ? wanted : "^ucx");
-    for (const Transport* row : registry::transports())
-        if (names.admits(row->name)) rows.push_back(row);
-    if (rows.empty()) FAIL("no transport is tested");
+// The rows that can be used here and that WEFT_TRANSPORTS allows. Only UCX may be missing, which must be named.
+inline const std::vector<const Transport*>& usable_transports() {
+    static const std::vector<const Transport*> rows = [] {
+        std::vector<const Transport*> usable;
+        const NameList allowed(options().transports);
+        for (const Transport* row : registry::transports()) {
+            if (!allowed.admits(row->name)) continue;
+            if (std::string(row->name) == "ucx" && !row->available().empty()) continue;
+            usable.push_back(row);
+        }
+        return usable;
+    }();
     return rows;
 }
 

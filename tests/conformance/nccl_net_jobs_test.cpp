@@ -97,7 +97,8 @@ TEST_CASE("plugins are found by their usual names, and not used if NCCL_NET asks
                                                                              {"NCCL_NET=Socket", ""},
                                                                              {"NCCL_NET_PLUGIN=none", ""},
                                                                              {"TOY_NET=init", ""}}));
-    const Job done = net_job(2, {"LD_LIBRARY_PATH=" + folder.path.string(), variable});
+    const LibraryFolder there(folder.path.string());
+    const Job done = net_job(2, {variable});
     INFO(variable << "\n" << done.said << done.log);
     CHECK(done.count(": ok") == 2);
     CHECK_THAT(done.log, found.empty() ? Catch::Contains("over tcp, channel") && !Catch::Contains("WARN")

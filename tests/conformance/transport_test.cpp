@@ -22,8 +22,8 @@ namespace weft::internal::test {
 namespace {
 
 const Transport& every_transport() {
-    const auto rows = transports_under_test();
-    return *rows[GENERATE_COPY(range(size_t(0), rows.size()))];
+    const size_t index = GENERATE(range(size_t(0), usable_transports().size()));
+    return *usable_transports()[index];
 }
 
 size_t length_of(uint64_t number, size_t most) { return size_t(number * 2654435761u) % (most + 1); }

@@ -45,7 +45,8 @@ TEST_CASE("UCX without a usable transport is an error with the reason on every r
 TEST_CASE("a library that is not UCX is an error that names the missing function", "[ucx]") {
     Folder folder;
     REQUIRE(symlink(WEFT_LIBRARY, (folder.path / "libucp.so.0").c_str()) == 0);
-    const Job done = ucx_job(2, {"LD_LIBRARY_PATH=" + folder.path.string()});
+    const LibraryFolder there(folder.path.string());
+    const Job done = ucx_job(2, {});
     INFO(done.said << done.log);
     CHECK(done.count(": ucx.unusable: ") == 2);
     CHECK(done.count("it lacks uc") == 2);
