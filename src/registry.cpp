@@ -14,6 +14,7 @@
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
 #include "transports/ucx/ucx.hpp"
+#include "transports/verbs/verbs.hpp"
 
 namespace weft::internal::registry {
 
@@ -60,8 +61,13 @@ std::span<const Transport* const> transports() {
     std::call_once(table.once, [&] {
         table.rows.push_back(&shm_transport());
         for (const auto& transport : plugin::plugins_of_process().transports) table.rows.push_back(transport.get());
-        if (const auto& transport = nccl_net::plugin_of_process().transport) table.rows.push_back(transport.get());
+        // A plugin that is installed, but not named, comes after Weft's own RDMA.
+        const Transport* const plugin = nccl_net::plugin_of_process().transport.get();
+        const bool named = !options().nccl_net_plugin.empty();
+        if (plugin && named) table.rows.push_back(plugin);
         if (const Transport* transport = ucx_transport()) table.rows.push_back(transport);
+        table.rows.push_back(&verbs_transport());
+        if (plugin && !named) table.rows.push_back(plugin);
         table.rows.push_back(&tcp_transport());
     });
     return table.rows;

@@ -16,6 +16,7 @@
 #include "src/registry.hpp"
 #include "src/selector/built_in_costs.hpp"
 #include "src/selector/catalog.hpp"
+#include "src/selector/network_kinds.hpp"
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
@@ -37,6 +38,7 @@ struct Question {
     int hosts = 1, cores = 0;  // 0: not given
     bool one_machine = false;
     int64_t link_mbps = 0;
+    std::string network;   // kind of RDMA devices; empty: TCP
     std::string topology;  // file; empty: not given
 };
 
@@ -125,9 +127,17 @@ int answer(const Question& question) {
     const bool uses_cma = cma_messages_wanted(options().cross_memory);
     auto tuning = tuning_of_file(options().tune_file);
     if (!tuning) return print_error("weft info explain: {}\n", tuning.status().sentence()), 1;
-    const Costs costs(link_costs_in_blocks(layout.ranks, layout.host_count(), place->machines, place->cores,
-                                           place->link_mbps, uses_cma),
-                      std::move(*tuning));
+    LinkCosts links = link_costs_in_blocks(layout.ranks, layout.host_count(), place->machines, place->cores,
+                                           place->link_mbps, uses_cma);
+    if (!question.network.empty()) {
+        const NetworkKind* kind = find_network_kind(question.network);
+        if (!kind)
+            return refuse(
+                fmt::format("network `{}` does not exist; there are {}", question.network, network_kind_names()));
+        if (place->machines == 1) return refuse("--network is between machines, but there is one: add --hosts");
+        links = over_network(std::move(links), *kind, place->link_mbps);
+    }
+    const Costs costs(links, std::move(*tuning));
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const Catalog catalog =
         Catalog::load(options().algo_files, layout.ranks, registry::algorithms(), !options().algo_files_order.empty());
@@ -169,6 +179,8 @@ CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
         ->add_option("--link-mbps", question->link_mbps,
                      "Megabits a second of a host's network (unknown, or as --topology has it)")
         ->check(CLI::Range(1, INT_MAX));
+    explaining->add_option("--network", question->network,
+                           "RDMA devices between the machines in place of TCP: " + network_kind_names());
     explaining->add_option(
         "--topology", question->topology,
         "NCCL's topology file of the machines: ranks sit on their GPUs, or on cores, and rings, rails "

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+
+#include "src/base/launcher_notes.hpp"
 
 namespace weft::internal::tools {
 
@@ -17,6 +20,9 @@ Status Generation::open_reports() {
     report_source = Fd(ends[0]);
     report_target = Fd(ends[1]);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    notes = Fd(memfd_create("weft-launcher-notes", MFD_CLOEXEC));
+    if (!notes || ftruncate(notes.number(), off_t(ranks.size())) != 0)
+        return fail(error::system_call, "a file for notes of the ranks cannot be made: {}", errno_text(errno));
     return ok();
 }
 
@@ -27,9 +33,14 @@ void Generation::signal(int signal) {
     }
 }
 
-bool Generation::note_end(int status) {
+std::string Generation::notes_path() const { return fmt::format("/proc/{}/fd/{}", getpid(), notes.number()); }
+
+bool Generation::note_end(int rank, int status) {
     const bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-    if (WIFSIGNALED(status) && !signalled) ++failure.lost;
+    // A rank that left a status without an error of another rank is lost, if it used Weft: others may just follow.
+    const bool by_itself =
+        WIFSIGNALED(status) || (failed && read_launcher_note(notes.number(), size_t(rank)) == LauncherNote::joined);
+    if (by_itself && !signalled) ++failure.lost;
     if (failed && !exit_status) failure.lived_s = double(now_us() - begun_us) / 1e6;
     return failed;
 }

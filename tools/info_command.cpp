@@ -20,6 +20,7 @@
 #include "src/selector/catalog.hpp"
 #include "tools/environment_check.hpp"
 #include "tools/explain_command.hpp"
+#include "tools/rdma_report.hpp"
 #include "tools/topology_command.hpp"
 #include "topology/detect/discover.hpp"
 #include "topology/summary.hpp"
@@ -42,19 +43,18 @@ Json describe_build() {
 }
 
 // The topology as detected and merged with WEFT_TOPO_FILE; `weft topology show` prints the whole graph.
-Json describe_topology() {
-    const auto found = topology::discover_this_host(options());
+Json describe_topology(const Result<topology::Discovered>& found) {
     if (!found) return {{"why_not", found.status().sentence()}, {"summary", Json::array()}, {"notes", Json::array()}};
     return {{"why_not", ""}, {"summary", topology::summarize(found->graph)}, {"notes", found->notes}};
 }
 
-Json describe_machine() {
+Json describe_machine(const Result<topology::Discovered>& topology) {
     return {{"processor", cpu_model()},
             {"cores_allowed", allowed_cores()},
             {"second_level_cache_bytes", second_level_cache_bytes()},
             {"last_level_cache_bytes", last_level_cache_bytes()},
             {"page_bytes", sysconf(_SC_PAGESIZE)},
-            {"topology", describe_topology()}};
+            {"topology", describe_topology(topology)}};
 }
 
 Json describe(std::span<const Algorithm> algorithms) {
@@ -139,10 +139,13 @@ Json describe_options() {
 
 Json describe() {
     const auto catalog = Catalog::load(options().algo_files, 0, registry::algorithms());
-    const EnvironmentCheck check = check_environment(catalog);
+    EnvironmentCheck check = check_environment(catalog);
+    const auto topology = topology::discover_this_host(options());
+    Json rdma = describe_rdma(topology ? &topology->graph : nullptr, check);
     return {{"build", describe_build()},
-            {"machine", describe_machine()},
+            {"machine", describe_machine(topology)},
             {"gpus", describe_gpus()},
+            {"rdma", std::move(rdma)},
             {"transports", describe_transports()},
             {"algorithms", describe(catalog.rows())},
             {"options", describe_options()},
@@ -212,6 +215,7 @@ void print(const Json& all) {
     for (size_t i = 1; i < topology["summary"].size(); ++i) print_output("{:16}{}\n", "", word(topology["summary"][i]));
     for (const Json& note : topology["notes"]) print_output("{:16}{}\n", "", word(note));
     print_gpus(all["gpus"]);
+    print_rdma(all["rdma"]);
     print_output("\nTransports\n");
     for (const Json& row : all["transports"]) {
         print_output("  {:<12}  {}\n", word(row["name"]), row["available"] ? "yes" : "no: " + word(row["why_not"]));

@@ -114,11 +114,12 @@ Status Launcher::start(int rank, const std::string& unique_id) {
         writing[i] = Fd(ends[1]);
         WEFT_TRY(streams[i]->add(rank, Fd(ends[0])));
     }
-    Result<pid_t> pid = start_rank({rank, int(now_.ranks.size()), restarts_ ? restarts_->count() : 0,
-                                    job_.elasticity ? job_.elasticity->restarts_most : 0, job_.command, unique_id,
-                                    processors_.empty() ? -1 : processors_[size_t(rank) % processors_.size()],
-                                    writing[0].number(), writing[1].number(), original_},
-                                   now_.report_target.number());
+    Result<pid_t> pid =
+        start_rank({rank, int(now_.ranks.size()), restarts_ ? restarts_->count() : 0,
+                    job_.elasticity ? job_.elasticity->restarts_most : 0, job_.command, unique_id,
+                    processors_.empty() ? -1 : processors_[size_t(rank) % processors_.size()], writing[0].number(),
+                    writing[1].number(), restarts_ ? now_.notes_path() : "", original_},
+                   now_.report_target.number());
     if (!pid) return pid.take_status();
     RankProcess& process = now_.ranks[size_t(rank)];
     process.pid = *pid;
@@ -281,7 +282,7 @@ void Launcher::handle_end(int rank) {
     if (process.pidfd) epoll_ctl(events_.number(), EPOLL_CTL_DEL, process.pidfd.number(), nullptr);
     process.pidfd.reset();
     --now_.running;
-    if (!now_.note_end(status) || now_.exit_status) return;
+    if (!now_.note_end(rank, status) || now_.exit_status) return;
     now_.exit_status = exit_status_of(status);
     now_.failure.rank = rank;
     now_.failure.sentence =

@@ -20,14 +20,18 @@ A value that is no number or out of range fails `weftCommInitRank`.
 This page is generated from `src/base/options.def`:
 `tools/options_doc.py src/base/options.def > docs/reference/options.md`."""
 ALIASES = """
-Of NCCL's variables these are read, each if Weft's own is unset:
-{}.
-All other `NCCL_` variables are ignored, also `NCCL_ALGO` and `NCCL_PROTO`.
+These variables of NCCL and UCX are read, each if Weft's own is unset.
 
-- If Weft cannot use a value of NCCL's variables, a warning names it and the default applies.
+```
+{}
+```
+
+All others are ignored, also `NCCL_ALGO` and `NCCL_PROTO`.
+
+- If Weft cannot use a value of theirs, a warning names it and the default applies.
   One case is an error: `NCCL_SOCKET_IFNAME` selects no interface, and the job has several hosts.
 - `NCCL_GRAPH_FILE` and `NCCL_COMM_ID` cause a warning: Weft reads neither.
-- A variable of Weft's that is set but empty hides NCCL's."""
+- A variable of Weft's that is set but empty hides theirs."""
 LOG_HEAD = """# Log
 
 After reading this page you can turn on the log and read its lines.
@@ -101,7 +105,7 @@ def document(source):
     for name, variable in re.findall(r"^WEFT_OPTION_ALIAS\(\s*(\w+),\s*(\w+)\s*\)", source, re.M):
         aliases.setdefault(name, []).append(variable)
     lines = [HEAD]
-    names = ", ".join(f"`{variable}`" for variables in aliases.values() for variable in variables)
+    names = " ".join(variable for variables in aliases.values() for variable in variables)
     lines.append(ALIASES.format(textwrap.fill(names, 98)))
     table = False
     # A section comment directly before rows, or a row.

@@ -46,6 +46,10 @@ void set_variable(const char* name, const std::string& value) { setenv(name, val
     set_variable("WEFT_UNIQUE_ID", start.unique_id);
     set_variable("WEFT_RESTART_COUNT", std::to_string(start.restarts));
     set_variable("WEFT_MAX_RESTARTS", std::to_string(start.restarts_most));
+    if (start.notes.empty())
+        unsetenv("WEFT_LAUNCHER_NOTES");
+    else
+        set_variable("WEFT_LAUNCHER_NOTES", start.notes);
 
     std::vector<char*> arguments;
     for (const std::string& argument : start.command) arguments.push_back(const_cast<char*>(argument.c_str()));

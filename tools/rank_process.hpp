@@ -30,6 +30,7 @@ struct RankStart {
     const std::string& unique_id;
     int processor;      // the processor to bind to; -1: none
     int output, error;  // descriptors for its stdout and stderr; -1: the launcher's
+    std::string notes;  // for WEFT_LAUNCHER_NOTES; empty: none
     const ProcessState& original;
 };
 

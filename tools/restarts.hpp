@@ -16,7 +16,7 @@ struct Elasticity {
 
 struct Failure {
     int rank = -1;         // the first one that failed
-    int lost = 0;          // ranks that died by a signal of their own
+    int lost = 0;          // ranks that ended by themselves: by a signal, or by a status without an error from Weft
     double lived_s = 0;    // the generation, until then
     std::string sentence;  // names the rank
 };

@@ -137,6 +137,9 @@ void add_machines(CLI::App& command, SimulateRequest& request) {
     command.add_option(
         "--host", request.host,
         "Their kind, dgx-h100 by default; with --topology, the model for the devices themselves: " + host_kind_names());
+    command.add_option(
+        "--network", request.network,
+        "RDMA devices between the hosts, with Weft's costs in place of the kind's: " + network_kind_names());
     command.add_option("--topology", request.topology,
                        "File of NCCL's, or hwloc's, whose GPUs, or cores where it has none, the ranks sit on");
     command

@@ -6,6 +6,7 @@
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
+#include "src/gpu/engine/device_steps.hpp"
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/simulate_numbers.hpp"
@@ -104,6 +105,7 @@ Status seat_on_graph(const SimulateRequest& request, Scene& scene) {
     for (const int port : scene.graph->of_kind(topology::NodeKind::port))
         scene.net_bytes_per_us =
             std::max(scene.net_bytes_per_us, 1000 * topology::port_speed(scene.graph->node(port).port).bandwidth_gbs);
+    if (scene.network) scene.net_bytes_per_us = scene.kind.net_bytes_per_us;
     if (scene.net_bytes_per_us == 0) scene.net_bytes_per_us = scene.kind.net_bytes_per_us;
     scene.parameters.channels = request.channels > 0 ? request.channels : channels_that_fill(scene.kind, scene.hosts);
     take_rings_of(request, scene.job, scene);
@@ -128,6 +130,24 @@ void take_rings_of(const SimulateRequest& request, const topology::Job& job, Sce
 
 namespace {
 
+// On devices a message also passes from the kernel to the proxy and back.
+double net_us_of(const NetworkKind& network, bool devices) {
+    return network.latency_us + (devices ? proxies_us : -network.message_us);
+}
+
+Status take_network(const SimulateRequest& request, Scene& scene) {
+    if (request.network.empty()) return ok();
+    scene.network = find_network_kind(request.network);
+    if (!scene.network)
+        return fail(error::command_option, "network `{}` does not exist; the networks are {}", request.network,
+                    network_kind_names());
+    HostKind& kind = scene.kind;
+    kind.net_bytes_per_us = 1 / scene.network->us_per_byte(scene.network->mbps);
+    kind.net_overhead_us = kind.devices ? 0 : scene.network->message_us / 2;
+    kind.net_us = net_us_of(*scene.network, kind.devices);
+    return ok();
+}
+
 Status find_kind(const SimulateRequest& request, Scene& scene) {
     const HostKind* const kind = scene.graph && request.host.empty()
                                      ? &topology::host_kind_like(*scene.graph)
@@ -136,6 +156,7 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
         return fail(error::command_option, "kind of host `{}` does not exist; the kinds are {}", request.host,
                     host_kind_names());
     scene.kind = *kind;
+    WEFT_TRY(take_network(request, scene));
     for (const std::string& text : request.constants) {
         auto measured = named_number("--set", text);
         if (!measured) return measured.take_status();
@@ -220,7 +241,9 @@ Result<Scene> scene_of(const SimulateRequest& request) {
 }
 
 Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& row) {
-    const HostKind kind = with_protocol(scene.kind, scene.protocol, row.tree);
+    HostKind kind = with_protocol(scene.kind, scene.protocol, row.tree);
+    // The protocols' own time is that of NCCL's network.
+    if (scene.network) kind.net_us = net_us_of(*scene.network, kind.devices);
     std::unique_ptr<Fabric> fabric;
     if (!scene.graph) {
         fabric = std::make_unique<HostsFabric>(kind, scene.hosts, scene.layout.ranks / scene.hosts);

@@ -6,6 +6,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
+#include "src/selector/network_kinds.hpp"
 #include "src/simulator/hosts_fabric.hpp"
 #include "src/simulator/simulator.hpp"
 #include "tools/algorithm_file.hpp"
@@ -25,6 +26,7 @@ struct SimulateRequest {
     std::string host;          // kind; empty: not given
     std::string topology;      // file; empty: equal hosts of that kind
     std::string protocol;      // empty: not given
+    std::string network;       // kind of RDMA devices; empty: the host's own
     uint64_t bytes = 1 << 20;  // of the whole
     uint64_t tile_bytes = 0;
     int root = 0;
@@ -51,6 +53,7 @@ struct Scene {
     int hosts = 1;
     std::string machines;                    // "dgx-h100", "machine.xml"
     double net_bytes_per_us = 0;             // of each port
+    const NetworkKind* network = nullptr;    // as in the request
     int net_links = 1;                       // ports of each host; each port serves its own ranks
     std::shared_ptr<topology::Graph> graph;  // null: equal hosts of the kind
     topology::Job job = {};                  // on the graph

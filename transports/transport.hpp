@@ -40,6 +40,8 @@ struct ConnectionOptions {
     // transport's own. Message m uses slot m % depth. The caller keeps both until the connection has ended.
     std::byte* slots = nullptr;
     const RegisteredMemory* slot_memory = nullptr;
+    // The thread that will call the connection, at one end: connections of one rank and thread may share their resources.
+    enum class Driver : uint8_t { rank, proxy } driver = Driver::rank;
 };
 
 // A receiver's address: it listens and fills a blob, the planner passes the blob to the sender, and the sender connects.

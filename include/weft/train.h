@@ -1090,7 +1090,7 @@ WEFT_API weftResult_t weftTrainShardGetReduced(weftTrainShard_t shard, int* redu
  * config            settings, or NULL
  *
  * LAMB: You et al., "Large batch optimization for deep learning", ICLR 2020. LARS: You et al., "Large batch training of
- * convolutional networks", 2017. OneBitLamb: Li et al., "1-bit LAMB", HiPC 2022; its parts are whole, in host memory,
+ * convolutional networks", 2017. OneBitLamb: Li et al., "1-bit LAMB", HiPC 2022; its parts are whole,
  * with axes 0. The other rules are those of torch.optim. Offload: Rajbhandari et al., "ZeRO-Infinity", 2021. The file
  * has no name: it needs no cleaning, and ranks may share a folder. Its whole space is reserved.
  * Errors: weftInvalidArgument, weftSystemError (out of memory; train.offload: no folder, a full disk, a limit of file

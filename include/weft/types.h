@@ -130,12 +130,14 @@ typedef struct {
     int deterministic;     /* as WEFT_DETERMINISTIC, 1 or 0; rank 0's value counts for all ranks */
     int64_t device;        /* this rank's CUDA device, or WEFT_DEVICE_NONE; undefined: the current one. A child of
                               split or shrink has its parent's device */
+    int maxBlocks;         /* as WEFT_GPU_BLOCKS, 1 to 64: blocks of a kernel at most; rank 0's value counts for all
+                              ranks */
 } weftConfig_t;
 #define WEFT_DEVICE_NONE (-1) /* the communicator serves host memory only, whichever device is current */
 #define WEFT_CONFIG_INITIALIZER                                                                                   \
     {                                                                                                             \
         sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
-            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT                                                          \
+            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT                                   \
     }
 
 /* The facts of an error: weftGetLastErrorInfo. Start from WEFT_ERROR_INFO_INITIALIZER. The struct grows at its end only. */

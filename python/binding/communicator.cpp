@@ -40,6 +40,7 @@ class Config {
             if (name == "init_timeout_ms") config_.initTimeoutMs = nb::cast<int64_t>(value);
             if (name == "deterministic") config_.deterministic = nb::cast<bool>(value) ? 1 : 0;
             if (name == "device") config_.device = nb::cast<int>(value);
+            if (name == "max_blocks") config_.maxBlocks = nb::cast<int>(value);
             if (name == "name") name_ = nb::cast<std::string>(value);
             if (name == "algo") algo_ = nb::cast<std::string>(value);
         }

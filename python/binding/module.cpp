@@ -14,11 +14,11 @@
 #include "python/binding/interrupt.hpp"
 #include "python/binding/reduction.hpp"
 #include "python/binding/stream.hpp"
-#include "python/binding/training.hpp"
-#include "python/binding/training_checkpoint.hpp"
-#include "python/binding/training_compressor.hpp"
-#include "python/binding/training_optimizer.hpp"
-#include "python/binding/training_replica.hpp"
+#include "python/binding/training/checkpoint.hpp"
+#include "python/binding/training/compressor.hpp"
+#include "python/binding/training/ddp.hpp"
+#include "python/binding/training/optimizer.hpp"
+#include "python/binding/training/replica.hpp"
 
 namespace weft::python {
 

@@ -20,6 +20,7 @@ def _settings(
     algo: Optional[str] = None,
     deterministic: Optional[bool] = None,
     device: Union[int, bool, None] = None,
+    max_blocks: Optional[int] = None,
 ) -> dict[str, Any]:
     if device is True:
         raise TypeError("device is True; it is the number of a CUDA device, False or None [argument.config]")
@@ -30,6 +31,7 @@ def _settings(
         "algo": algo,
         "deterministic": deterministic,
         "device": -1 if device is False else device,  # WEFT_DEVICE_NONE
+        "max_blocks": max_blocks,
     }
 
 
@@ -362,6 +364,7 @@ def init(
     algo: Optional[str] = None,
     deterministic: Optional[bool] = None,
     device: Union[int, bool, None] = None,
+    max_blocks: Optional[int] = None,
 ) -> Communicator:
     """Joins a communicator, and returns when all ranks have joined. In a group it is open after the group.
 
@@ -371,9 +374,9 @@ def init(
     unique_id: of weft.unique_id() on one rank. timeout_ms: a call without progress for this long fails; 0 is never.
     init_timeout_ms: the same for init, split and shrink. name: shown in logs and errors. algo, deterministic: as
     WEFT_ALGO and WEFT_DETERMINISTIC; rank 0's value counts. device: the number of this rank's CUDA device, or False for
-    none; None is the current one.
+    none; None is the current one. max_blocks: as WEFT_GPU_BLOCKS, blocks of a kernel at most; rank 0's value counts.
     """
-    settings = _settings(timeout_ms, init_timeout_ms, name, algo, deterministic, device)
+    settings = _settings(timeout_ms, init_timeout_ms, name, algo, deterministic, device, max_blocks)
     comm = Communicator()
     if rank is None and size is None and unique_id is None:
         comm._init_from_environment(settings)

@@ -19,7 +19,7 @@ Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 class Box:
     """A part of a tensor: x is elements offsets[d] to offsets[d] + x.shape[d] of each dimension d of the whole.
 
-    x: an array in host memory.
+    x: an array in host memory or on any CUDA device.
     shape: of the whole tensor; None: x is the whole.
     offsets: None: zeros.
     begin: in place of offsets: x, of any shape, is as many elements from this one on of the whole, row by row.
@@ -80,10 +80,10 @@ def checkpoint_contents(folder: Path) -> Contents:
     return contents
 
 
-def _entries(tensors: Optional[Named]) -> list[Any]:
+def _entries(tensors: Optional[Named], stream: Any) -> list[Any]:
     pairs = [] if tensors is None else tensors.items() if isinstance(tensors, Mapping) else tensors
     try:
-        return [(each if isinstance(each, Box) else Box(each))._entry(name) for name, each in pairs]
+        return [(*(each if isinstance(each, Box) else Box(each))._entry(name), stream) for name, each in pairs]
     except Exception as error:
         return [error]  # the binding raises it after the other ranks have their error
 
@@ -100,9 +100,10 @@ def _save_arguments(
     items: Optional[Mapping[str, Any]] = None,
     own_items: Optional[Mapping[str, Any]] = None,
     background: bool = False,
+    stream: Any = None,
 ) -> tuple[str, list[Any], list[tuple[str, Any, bool]], bool]:
     try:
-        return os.fsdecode(folder), _entries(tensors), _small(items, own_items), bool(background)
+        return os.fsdecode(folder), _entries(tensors, stream), _small(items, own_items), bool(background)
     except Exception as error:
         return "", [error], [], False  # the binding raises it after the other ranks have their error
 
@@ -137,6 +138,7 @@ class Checkpoint(_Closing, _weft.Checkpoint):
         items: Optional[Mapping[str, Any]] = None,
         own_items: Optional[Mapping[str, Any]] = None,
         background: bool = False,
+        stream: Any = None,
     ) -> None:
         """Saves a checkpoint in a new folder.
 
@@ -144,12 +146,16 @@ class Checkpoint(_Closing, _weft.Checkpoint):
         tensor. Equal boxes of several ranks are written once.
         items: small data, such as bytes, that is equal on all ranks. own_items: each rank's own.
         background: returns once the data is copied. wait() raises the errors.
+        stream: the CUDA stream that has written the arrays on devices.
         """
-        self._save(*_save_arguments(folder, tensors, items, own_items, background))
+        self._save(*_save_arguments(folder, tensors, items, own_items, background, stream))
 
-    def load(self, folder: Path, tensors: Optional[Named] = None) -> None:
-        """Reads arrays or Boxes of a complete checkpoint in place, also with another number of ranks."""
-        self._load(*_save_arguments(folder, tensors)[:2])
+    def load(self, folder: Path, tensors: Optional[Named] = None, *, stream: Any = None) -> None:
+        """Reads arrays or Boxes of a complete checkpoint in place, also with another number of ranks.
+
+        stream: the CUDA stream that uses the arrays on devices.
+        """
+        self._load(*_save_arguments(folder, tensors, stream=stream)[:2])
 
     def test(self) -> bool:
         """Whether no save is in progress on this rank."""
@@ -216,23 +222,28 @@ class Replica(_Closing, _weft.Replica):
         *,
         items: Optional[Mapping[str, Any]] = None,
         own_items: Optional[Mapping[str, Any]] = None,
+        stream: Any = None,
     ) -> None:
         """Copies this rank's arrays or Boxes into the memory of its group. Then older versions are freed.
 
         version: equal on all ranks, and larger than those before, such as the step.
+        stream: the CUDA stream that has written the arrays on devices.
         """
         try:
             number = operator.index(version)
             if not 0 <= number < 2**64:
                 raise refuse("python.value", f"version is {version}; it must be 0 to 2**64 - 1")
-            arguments = (number, _entries(tensors), _small(items, own_items))
+            arguments = (number, _entries(tensors, stream), _small(items, own_items))
         except Exception as error:
             arguments = (0, [error], [])  # the binding raises it after the other ranks have their error
         self._save(comm, *arguments)
 
-    def load(self, comm: Communicator, tensors: Optional[Named] = None) -> int:
-        """Reads arrays or Boxes of the newest whole version in place, and returns the version."""
-        return self._load(comm, _entries(tensors))
+    def load(self, comm: Communicator, tensors: Optional[Named] = None, *, stream: Any = None) -> int:
+        """Reads arrays or Boxes of the newest whole version in place, and returns the version.
+
+        stream: the CUDA stream that uses the arrays on devices.
+        """
+        return self._load(comm, _entries(tensors, stream))
 
     def item(self, name: str, *, per_rank: bool = False) -> bytes:
         """An item of the state that was loaded last. per_rank: of the rank with this rank's number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Sized, Union
@@ -35,7 +36,7 @@ def _gradient_parts(gradients: Named, axes: Axes, sharded: Sharded) -> list[tupl
 
 
 class Optimizer(_Closing, _weft.TrainOptimizer):
-    """An optimizer of this rank's parts of a model, with its moments, in host memory.
+    """An optimizer of this rank's parts of a model, with its moments, in host memory or on one CUDA device.
 
     algorithm: "sgd", "adam", "adamw", "lamb", "lars" or "onebit_lamb". The rules are those of torch.optim and of the
         papers.
@@ -131,7 +132,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         )
         self._local = local
         # Small arrays, so that a closed Optimizer keeps no memory of the caller's.
-        self._forms = [(_results.like(x, (1,)), _results.shape_of(x)) for _, x in pairs]
+        self._forms = [(_form(x, name), _results.shape_of(x)) for name, x in pairs]
         self._numbers = {name: number for number, name in enumerate(names)}
         self._ddp = ddp
         self._drop_gradients()
@@ -142,8 +143,11 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
             raise refuse("python.value", f"no parameter is named {name!r}")
         return number
 
-    def step(self, lr: float, *, gradient_scale: float = 1.0, skip: bool = False) -> None:
-        """One step. gradient_scale multiplies the gradients: 1 / loss scale, or a clip coefficient. skip: nothing."""
+    def step(self, lr: float, *, gradient_scale: float = 1.0, skip: bool = False, stream: Any = None) -> None:
+        """One step. gradient_scale multiplies the gradients: 1 / loss scale, or a clip coefficient. skip: nothing.
+
+        stream: on a device, the CUDA stream on which the step is enqueued. "lamb", "lars" and "onebit_lamb" wait for it.
+        """
         if self._local is not None and not self._local.accumulates and not self._ddp.reduced():
             raise refuse(
                 "train.step",
@@ -153,7 +157,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         for name in self._of_ddp:
             self.set_gradient(name, self._ddp.gradient(name))
         try:
-            self._step(lr, gradient_scale, skip)
+            self._step(lr, gradient_scale, skip, stream)
         finally:
             self._drop_gradients()
 
@@ -169,14 +173,17 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
     def state(self, name: str) -> dict[str, Any]:
         """A parameter's moments by torch's names, as arrays that may be read and written between steps.
 
-        With offload they have no memory: see read_state.
+        They lie where the parameter lies. With offload they have no memory: see read_state.
         """
         number = self._number(name)
         form, shape = self._forms[number]
         return {key: _results.over(form, memory, shape) for key, memory in self._states(number)}
 
     def read_state(self, name: str) -> dict[str, Any]:
-        """Copies of a parameter's moments by torch's names, and of "values" that are offloaded: for checkpoints."""
+        """Copies of a parameter's moments by torch's names, and of "values" that are offloaded: for checkpoints.
+
+        They lie in host memory.
+        """
         number = self._number(name)
         form, shape = self._forms[number]
         copies = {key: _floats(form, shape) for key in self._state_names()}
@@ -213,17 +220,23 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         self._close()
 
 
-def gradient_norm(gradients: Named, *, axes: Axes = (), sharded: Sharded = None, p: float = 2.0) -> float:
+def gradient_norm(gradients: Named, *, axes: Axes = (), sharded: Sharded = None, p: float = 2.0, stream: Any = None) -> float:
     """The p-norm of all gradients together, the same on all ranks.
 
     Sharded gradients are summed over their axes, and replicated ones count once. All ranks of each axis call it.
+    stream: on a device, the CUDA stream that has written the gradients.
     """
-    return _weft.train_norm(_gradient_parts(gradients, axes, sharded), list(axes), p)
+    return _weft.train_norm(_gradient_parts(gradients, axes, sharded), list(axes), p, stream)
 
 
-def clip_gradients(gradients: Named, norm: float, max_norm: float, *, error_if_nonfinite: bool = False) -> None:
-    """Multiplies gradients in place by max_norm / (norm + 1e-6), at most 1, as torch's clip_grad_norm_."""
-    _weft.train_clip(_gradient_parts(gradients, (), None), norm, max_norm, error_if_nonfinite)
+def clip_gradients(
+    gradients: Named, norm: float, max_norm: float, *, error_if_nonfinite: bool = False, stream: Any = None
+) -> None:
+    """Multiplies gradients in place by max_norm / (norm + 1e-6), at most 1, as torch's clip_grad_norm_.
+
+    stream: on a device, the CUDA stream on which this is enqueued.
+    """
+    _weft.train_clip(_gradient_parts(gradients, (), None), norm, max_norm, error_if_nonfinite, stream)
 
 
 class Scaler(_Closing, _weft.TrainScaler):
@@ -268,13 +281,13 @@ class Scaler(_Closing, _weft.TrainScaler):
         """Sets the state, as from a checkpoint."""
         self._restore(scale, good_steps)
 
-    def unscale(self, gradients: Named, *, divide: bool = True) -> bool:
+    def unscale(self, gradients: Named, *, divide: bool = True, stream: Any = None) -> bool:
         """Divides gradients by the scale. True if any of any rank is infinite or NaN: skip the step then.
 
         divide=False: they stay, and Optimizer.step gets gradient_scale=1 / scale. float16 gradients need it: they
-        cannot hold the quotients.
+        cannot hold the quotients. stream: on a device, the CUDA stream that has written the gradients.
         """
-        return self._unscale(_gradient_parts(gradients, (), None), divide)
+        return self._unscale(_gradient_parts(gradients, (), None), divide, stream)
 
     def update(self) -> None:
         """Ends a step: the scale falls or grows."""
@@ -285,13 +298,20 @@ class Scaler(_Closing, _weft.TrainScaler):
         self._close()
 
 
+def _form(x: Any, name: str) -> Any:
+    device, dtype = _weft.array_facts(x, name)
+    return _results.form_of(x, None if device < 0 else device, dtype)
+
+
 def _floats(x: Any, shape: tuple[int, ...]) -> Any:
-    """A new float32 array of x's library."""
+    """A new float32 array of x's library in host memory. DeviceArrays have a memoryview."""
     libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
     if "torch" in libraries:
-        return x.new_empty(shape, dtype=sys.modules["torch"].float32)
-    if "numpy" in libraries:
+        return x.new_empty(shape, dtype=sys.modules["torch"].float32, device="cpu")
+    if "numpy" in libraries or "cupy" in libraries:  # cupy needs numpy
         return sys.modules["numpy"].empty(shape, "float32")
+    if isinstance(x, _results.DeviceArray):
+        return memoryview(bytearray(4 * math.prod(shape))).cast("f")
     raise refuse("python.out", f"no statistics can be made for type {type(x).__name__}. Pass arrays of numpy or torch")
 
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "src/base/small_float.hpp"
+#include "weft/types.h"
 
 namespace weft::internal {
 
@@ -35,5 +36,7 @@ WEFT_INLINE constexpr uint32_t rounded_bits(float number) {
 
 // The highest whole number of so many bits, 4 or 8.
 WEFT_INLINE constexpr float highest_number(int bits) { return bits == 4 ? 7 : 127; }
+// The highest finite number of a float8 type.
+WEFT_INLINE constexpr float highest_float8(weftDataType_t type) { return type == weftFloat8e4m3 ? 448.0f : 57344.0f; }
 
 }  // namespace weft::internal

@@ -57,6 +57,11 @@ bool ends_with(std::string_view text, std::string_view end) {
     return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
+// NCCL's and UCX's words for "choose", for numbers that Weft chooses if they are unset.
+bool asks_for_default(std::string_view alias, std::string_view text) {
+    return (alias.starts_with("UCX_") && text == "auto") || (alias == "NCCL_IB_GID_INDEX" && text == "-1");
+}
+
 // The user's setting of an option: its origin, and the text.
 struct Setting {
     Origin origin = Origin::standard;
@@ -71,7 +76,9 @@ Setting find_setting(const OptionRow& row) {
     // Set but empty: the option has its default, and its aliases are ignored.
     if (std::getenv(row.variable) != nullptr && !of_service) return {};
     for (const char* alias : row.aliases) {
-        if (auto text = environment(alias)) return {Origin::alias, alias, *text};
+        auto text = environment(alias);
+        if (!text || asks_for_default(alias, *text)) continue;
+        return {Origin::alias, alias, *text};
     }
     return {};
 }
@@ -99,6 +106,18 @@ Result<std::string> text_of_alias(const Setting& setting) {
     static const auto& rows = *new std::vector<AliasWords>{
         {"NCCL_SOCKET_FAMILY", {{"AF_INET", "AF_INET"}, {"AF_INET6", "AF_INET6"}}},
         {"NCCL_P2P_DISABLE", {{"0", ""}, {"1", "host"}}},
+        {"NCCL_IB_ADDR_FAMILY", {{"AF_INET", "AF_INET"}, {"AF_INET6", "AF_INET6"}}},
+        {"NCCL_NET_GDR_LEVEL",
+         {{"LOC", "LOC"},
+          {"PIX", "PIX"},
+          {"PXB", "PXB"},
+          {"PHB", "PHB"},
+          {"SYS", "SYS"},
+          {"0", "LOC"},
+          {"1", "PIX"},
+          {"2", "PXB"},
+          {"3", "PHB"},
+          {"4", "SYS"}}},
     };
     for (const AliasWords& row : rows) {
         if (row.variable != setting.variable) continue;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 
+#include "src/base/launcher_notes.hpp"
 #include "src/base/per_process.hpp"
 
 namespace weft::internal {
@@ -44,6 +45,7 @@ ReturnedErrorScope::ReturnedErrorScope(std::shared_ptr<Segment> group, std::shar
     Ranks& ranks = ranks_of_process();
     std::lock_guard lock(ranks.mutex);
     ranks.all.emplace(number_ = ranks.next++, Entry{std::move(group), std::move(membership), rank});
+    note_for_launcher(LauncherNote::joined);
 }
 
 ReturnedErrorScope::~ReturnedErrorScope() {
@@ -59,6 +61,7 @@ ReturnedErrorScope::~ReturnedErrorScope() {
 
 void record_returned_error(const Status& failure) {
     if (!may_end_process(failure.code())) return;
+    note_for_launcher(LauncherNote::told);
     std::set<std::shared_ptr<Membership>> memberships;  // released outside the lock
     Ranks& ranks = ranks_of_process();
     {

@@ -11,6 +11,7 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/control/agreed_texts.hpp"
+#include "src/gpu/kernels/kernel_arguments.hpp"
 #include "src/peer_access/limits.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
@@ -135,6 +136,12 @@ Status apply(const weftConfig_t* given, Settings& settings) {
             return fail(error::argument_config, "config.deterministic is {}; it is 0, 1 or undefined",
                         config.deterministic);
         settings.rendezvous.proposal.deterministic = config.deterministic;
+    }
+    if (config.maxBlocks != WEFT_CONFIG_UNDEF_INT) {
+        if (config.maxBlocks < 1 || config.maxBlocks > cuda::blocks_max)
+            return fail(error::argument_config, "config.maxBlocks is {}; it is 1 to {}, or undefined", config.maxBlocks,
+                        cuda::blocks_max);
+        settings.rendezvous.proposal.gpu_blocks = config.maxBlocks;
     }
     settings.rendezvous.timeout_ms = settings.options.init_timeout_ms;
     return ok();

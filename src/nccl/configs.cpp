@@ -5,7 +5,7 @@
 namespace weft::internal::nccl {
 namespace {
 
-constexpr int undefined = NCCL_CONFIG_UNDEF_INT;
+constexpr int undefined = NCCL_CONFIG_UNDEF_INT, most_blocks = 64;
 
 // The numbers of a config. `since`: the version that added the field; an older caller's struct has padding there, or
 // nothing.
@@ -56,7 +56,8 @@ bool read_fields(const ncclConfig_t& given, ncclConfig_t& known) {
 std::string ignored_fields(const ncclConfig_t& config) {
     std::string names = config.netName ? "netName" : "";
     for (const Field& field : fields)
-        if (field.value != &ncclConfig_t::blocking && config.*field.value != undefined)
+        if (field.value != &ncclConfig_t::blocking && field.value != &ncclConfig_t::maxCTAs &&
+            config.*field.value != undefined)
             names += (names.empty() ? "" : ", ") + std::string(field.name);
     return names;
 }
@@ -70,6 +71,12 @@ ncclResult_t read_config(const char* function, const ncclConfig_t& given, weftCo
     config = WEFT_CONFIG_INITIALIZER;
     if (known.blocking != undefined) config.blocking = known.blocking;
     config.commName = known.commName;
+    if (known.maxCTAs != undefined) {
+        if (known.maxCTAs < 1)
+            return refuse(ncclInvalidArgument, function,
+                          "config.maxCTAs is " + std::to_string(known.maxCTAs) + "; it must be positive");
+        config.maxBlocks = std::min(known.maxCTAs, most_blocks);
+    }
     if (const std::string names = ignored_fields(known); !names.empty())
         log_info(std::string(function) + ": fields of the config that Weft does not have are ignored: " + names);
     return ncclSuccess;

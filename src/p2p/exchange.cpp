@@ -76,8 +76,10 @@ Progress Exchange::advance() {
     for (size_t i = 0; i < busy_.size();) {
         const int rank = busy_[i];
         const Progress progress = advance(rank);
-        if (progress == Progress::failed) [[unlikely]]
+        if (progress == Progress::failed) [[unlikely]] {
+            missing_.insert(rank);  // its death may be the cause
             return progress;
+        }
         moved |= progress == Progress::moved;
         Peer& peer = peers_[size_t(rank)];
         if (ended(peer)) {

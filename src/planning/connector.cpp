@@ -116,16 +116,17 @@ ConnectionOptions Connector::options(ConnectionSet& set, int channel, int peer, 
         place += (incoming ? comes : goes) && each.channel < channel;
         opposite += incoming ? goes : comes;
     }
-    return {rank_,
-            peer,
-            channel,
-            set.depth,
-            slot_bytes(set.depth),
-            segment_->local(peer) ? segment_ : nullptr,
-            settings_.heap_used,
-            settings_.identity,
-            place < opposite ? &set.shared[{peer, place}] : nullptr,
-            rings_of_all / (segment_->locals().size() * segment_->locals().size())};
+    return {.self = rank_,
+            .peer = peer,
+            .channel = channel,
+            .depth = set.depth,
+            .slot_bytes = slot_bytes(set.depth),
+            .host = segment_->local(peer) ? segment_ : nullptr,
+            .heap_used = settings_.heap_used,
+            .identity = settings_.identity,
+            .shared = place < opposite ? &set.shared[{peer, place}] : nullptr,
+            .ring_bytes = rings_of_all / (segment_->locals().size() * segment_->locals().size()),
+            .driver = settings_.driver};
 }
 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }

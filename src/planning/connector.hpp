@@ -44,6 +44,7 @@ class Connector {
         size_t* heap_used;              // of the rank's part of the segment; null if only_remote
         bool only_remote = false;       // ignores peers on this host
         PeerAccess* peer_access = nullptr;  // for zero-copy messages; null if only_remote
+        ConnectionOptions::Driver driver = ConnectionOptions::Driver::rank;
     };
     Connector(Segment& group, int rank, const Settings& settings)
         : segment_(&group), rank_(rank), settings_(settings) {}

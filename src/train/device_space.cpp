@@ -10,8 +10,8 @@
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
-#include "src/gpu/kernels/codec_arguments.hpp"
-#include "src/gpu/kernels/convert_arguments.hpp"
+#include "src/gpu/kernels/training/codec_arguments.hpp"
+#include "src/gpu/kernels/training/convert_arguments.hpp"
 #include "src/train/hooks/codecs.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
@@ -47,6 +47,7 @@ class DeviceSpace : public MemorySpace {
     }
 
     bool on_device() const override { return true; }
+    int device() const override { return context_.device(); }
     weftStream_t stream() const override { return stream_.handle(); }
     Status copy(void* to, const void* from, size_t bytes) override {
         if (bytes == 0) return ok();
@@ -89,12 +90,8 @@ class DeviceSpace : public MemorySpace {
         return kernels_->adder(type).launch({.blocks = unsigned(blocks), .threads = cuda::threads_max},
                                             stream_.handle(), parameters);
     }
-    Status divide(void* memory, size_t count, weftDataType_t type, double divisor) override {
-        cuda::ScaleArguments arguments = {memory, count, 1, divisor, type};
-        return for_elements(&cuda::KernelSet::scaler, count, &arguments);
-    }
-    Status multiply(float* numbers, size_t count, float factor) override {
-        cuda::ScaleArguments arguments = {numbers, count, double(factor), 1, weftFloat32};
+    Status scale(void* memory, size_t count, weftDataType_t type, double factor, double divisor) override {
+        cuda::ScaleArguments arguments = {memory, count, factor, divisor, type};
         return for_elements(&cuda::KernelSet::scaler, count, &arguments);
     }
     Status encode(const WholeNumbers& form, const float* numbers, size_t count, std::byte* message) override {

@@ -4,29 +4,34 @@
 
 namespace weft::internal::train {
 
-Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
-    FlatBuffer buffer;
-    if (bytes == 0) return buffer;
-    auto memory = space.allocate(bytes);
+Result<FlatBuffer> FlatBuffer::own(MemorySpace& space, size_t bytes, Result<std::shared_ptr<void>> memory) {
     if (!memory) return memory.take_status();
+    FlatBuffer buffer;
     buffer.data_ = std::move(*memory);
     buffer.bytes_ = bytes;
     buffer.space_ = &space;
     space.held().add(bytes);
-    if (space.on_device()) WEFT_TRY(space.zero(buffer.data(), bytes));
+    return buffer;
+}
+
+Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
+    if (bytes == 0) return FlatBuffer();
+    auto buffer = own(space, bytes, space.allocate(bytes));
+    if (buffer && space.on_device()) WEFT_TRY(space.zero(buffer->data(), bytes));
     return buffer;
 }
 
 Result<FlatBuffer> FlatBuffer::allocate_on_host(MemorySpace& space, size_t bytes) {
-    FlatBuffer buffer;
-    if (bytes == 0) return buffer;
-    auto memory = space.allocate_on_host(bytes);
-    if (!memory) return memory.take_status();
-    buffer.data_ = std::move(*memory);
-    buffer.bytes_ = bytes;
-    buffer.space_ = &space;
-    space.held().add(bytes);
-    return buffer;
+    if (bytes == 0) return FlatBuffer();
+    return own(space, bytes, space.allocate_on_host(bytes));
+}
+
+Status FlatBuffer::grow(MemorySpace& space, size_t bytes) {
+    if (bytes_ >= bytes) return ok();
+    auto larger = allocate(space, bytes);
+    if (!larger) return larger.take_status();
+    *this = std::move(*larger);
+    return ok();
 }
 
 FlatBuffer::~FlatBuffer() {

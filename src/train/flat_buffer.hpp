@@ -17,6 +17,8 @@ class FlatBuffer {
     static Result<FlatBuffer> allocate(MemorySpace& space, size_t bytes);
     // Host memory for copies of the space. Other ranks cannot map it if the space is a device's.
     static Result<FlatBuffer> allocate_on_host(MemorySpace& space, size_t bytes);
+    // At least so many bytes of the space: larger memory replaces smaller one, and is zeroed.
+    Status grow(MemorySpace& space, size_t bytes);
     FlatBuffer(FlatBuffer&& other) noexcept { *this = std::move(other); }
     FlatBuffer& operator=(FlatBuffer&& other) noexcept {
         std::swap(data_, other.data_);
@@ -39,6 +41,8 @@ class FlatBuffer {
     size_t held() const { return discarded_ ? 0 : bytes_; }
 
   private:
+    static Result<FlatBuffer> own(MemorySpace& space, size_t bytes, Result<std::shared_ptr<void>> memory);
+
     std::shared_ptr<void> data_;
     size_t bytes_ = 0;
     MemorySpace* space_ = nullptr;

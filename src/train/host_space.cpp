@@ -60,10 +60,6 @@ class HostSpace : public MemorySpace {
         if (count > 0) cpu_kernels().reduce[type][weftSum](job);
         return ok();
     }
-    Status multiply(float* numbers, size_t count, float factor) override {
-        for (size_t i = 0; i < count; ++i) numbers[i] *= factor;
-        return ok();
-    }
     Status encode(const WholeNumbers& form, const float* numbers, size_t count, std::byte* message) override {
         form.with_codec([&](const Codec& codec) { codec.encode({numbers, count}, message); });
         return ok();
@@ -73,12 +69,15 @@ class HostSpace : public MemorySpace {
         return ok();
     }
     // A product with the reciprocal would have other bits than PyTorch's quotient.
-    Status divide(void* memory, size_t count, weftDataType_t type, double divisor) override {
+    Status scale(void* memory, size_t count, weftDataType_t type, double factor, double divisor) override {
         return with_datatype(type, [&](auto constant) {
             using Numbers = Arithmetic<decltype(constant)::value>;
             auto* const elements = static_cast<typename Numbers::Element*>(memory);
-            const auto by = typename Numbers::Accumulator(divisor);
-            for (size_t i = 0; i < count; ++i) elements[i] = Numbers::round(Numbers::widen(elements[i]) / by);
+            const auto times = typename Numbers::Accumulator(factor), by = typename Numbers::Accumulator(divisor);
+            if (divisor == 1)
+                for (size_t i = 0; i < count; ++i) elements[i] = Numbers::round(Numbers::widen(elements[i]) * times);
+            else
+                for (size_t i = 0; i < count; ++i) elements[i] = Numbers::round(Numbers::widen(elements[i]) / by);
             return ok();
         });
     }

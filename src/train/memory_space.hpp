@@ -47,6 +47,8 @@ class MemorySpace {
     virtual ~MemorySpace() = default;
 
     virtual bool on_device() const = 0;
+    // -1: the host.
+    virtual int device() const { return -1; }
     // For calls of weft.h.
     virtual weftStream_t stream() const = 0;
     virtual Status copy(void* to, const void* from, size_t bytes) = 0;
@@ -57,13 +59,11 @@ class MemorySpace {
     virtual Status prepare_arithmetic() = 0;
     // to[i] += from[i], rounded to the type.
     virtual Status add(void* to, const void* from, size_t count, weftDataType_t type) = 0;
-    // numbers[i] *= factor
-    virtual Status multiply(float* numbers, size_t count, float factor) = 0;
     // Whole numbers with a scale for each block, and back: codecs.hpp.
     virtual Status encode(const WholeNumbers& form, const float* numbers, size_t count, std::byte* message) = 0;
     virtual Status decode(const WholeNumbers& form, const std::byte* message, size_t count, float* numbers) = 0;
-    // memory[i] /= divisor, rounded once.
-    virtual Status divide(void* memory, size_t count, weftDataType_t type, double divisor) = 0;
+    // memory[i] times factor, divided by divisor, of which one is 1: rounded once.
+    virtual Status scale(void* memory, size_t count, weftDataType_t type, double factor, double divisor) = 0;
     // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
     virtual Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
                            size_t count) = 0;

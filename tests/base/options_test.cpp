@@ -36,7 +36,7 @@ class Environment {
         std::vector<std::string> names;
         for (char** entry = environ; *entry != nullptr; ++entry) {
             std::string text = *entry;
-            if (text.rfind("WEFT_", 0) == 0 || text.rfind("NCCL_", 0) == 0)
+            if (text.starts_with("WEFT_") || text.starts_with("NCCL_") || text.starts_with("UCX_"))
                 names.push_back(text.substr(0, text.find('=')));
         }
         for (const std::string& name : names) unsetenv(name.c_str());
@@ -129,7 +129,10 @@ TEST_CASE("an alias counts only where the option's own variable is unset", "[opt
 TEST_CASE("every alias sets its option, is named by it, and is hidden by an empty variable of Weft's", "[options]") {
     // Aliases whose words are not any text, each with a word of NCCL's and Weft's word for it.
     const std::map<std::string, std::pair<std::string, std::string>> words{
-        {"NCCL_SOCKET_FAMILY", {"AF_INET6", "AF_INET6"}}, {"NCCL_P2P_DISABLE", {"1", "host"}}};
+        {"NCCL_SOCKET_FAMILY", {"AF_INET6", "AF_INET6"}},
+        {"NCCL_P2P_DISABLE", {"1", "host"}},
+        {"NCCL_IB_ADDR_FAMILY", {"AF_INET", "AF_INET"}},
+        {"NCCL_NET_GDR_LEVEL", {"3", "PHB"}}};
     size_t aliases = 0;
     for (size_t i = 0; i < option_rows().size(); ++i)
         for (const char* alias : option_rows()[i].aliases) {
@@ -137,9 +140,10 @@ TEST_CASE("every alias sets its option, is named by it, and is hidden by an empt
             ++aliases;
             const OptionRow& row = option_rows()[i];
             const auto given = words.find(alias);
-            const std::string value = given != words.end()              ? given->second.first
-                                      : std::string(row.type) == "text" ? "a text"
-                                                                        : "64";
+            const std::string value = given != words.end() ? given->second.first
+                                      : std::string(row.type) == "text"
+                                          ? "a text"
+                                          : std::to_string(std::min<int64_t>(64, row.most));
             const std::string read = given != words.end() ? given->second.second : value;
             {
                 Environment environment{{alias, value}};
@@ -156,7 +160,7 @@ TEST_CASE("every alias sets its option, is named by it, and is hidden by an empt
             CHECK(options->origins[i] == Origin::standard);
             CHECK(std::string(options->variable(OptionIndex(i))) == row.variable);
         }
-    CHECK(aliases == 13);
+    CHECK(aliases == 36);
 }
 
 TEST_CASE("a wrong value of an NCCL variable is a warning, and is ignored", "[options]") {
@@ -183,6 +187,16 @@ TEST_CASE("an NCCL variable that asks for NCCL's default leaves Weft's", "[optio
     Result<Options> options = read_options();
     REQUIRE(options);
     CHECK(options->gpu_path.empty());
+    CHECK(options->warnings.empty());
+}
+
+TEST_CASE("an alias may ask for Weft's choice in its own words", "[options]") {
+    Environment environment{{"NCCL_IB_GID_INDEX", "-1"}, {"UCX_IB_TRAFFIC_CLASS", "auto"}, {"UCX_IB_PKEY", "auto"}};
+    Result<Options> options = read_options();
+    REQUIRE(options);
+    CHECK(options->ib_gid_index == -1);
+    CHECK(options->ib_traffic_class == 0);
+    CHECK(options->ib_pkey.empty());
     CHECK(options->warnings.empty());
 }
 

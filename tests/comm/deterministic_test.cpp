@@ -109,6 +109,10 @@ TEST_CASE("the config of rank 0 makes all ranks deterministic, and explain names
     weftComm_t comm = nullptr;
     CHECK(weftCommInitRankConfig(&comm, 1, id, 0, &config) == weftInvalidArgument);
     CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("config.deterministic is 2; it is 0, 1 or undefined"));
+    config = WEFT_CONFIG_INITIALIZER;
+    config.maxBlocks = 65;
+    CHECK(weftCommInitRankConfig(&comm, 1, id, 0, &config) == weftInvalidArgument);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("config.maxBlocks is 65; it is 1 to 64, or undefined"));
 }
 
 }  // namespace weft::internal::test

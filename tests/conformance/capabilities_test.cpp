@@ -294,6 +294,7 @@ TEST_CASE("a sleeping receiver is woken by a message, or told to look by time", 
         connection.receiver->add_wakeups(wakeups);
         std::thread peer([&] {
             (void)connection.sender->send(reinterpret_cast<const std::byte*>("0123456789"), {10, number, 1});
+            (void)eventually([&] { return connection.push(); });
         });
         const bool woken = wakeups.ready || poll(wakeups.descriptors.data(), wakeups.descriptors.size(), 60'000) > 0;
         peer.join();

@@ -1,5 +1,7 @@
 // plugin_worker.cpp: one rank of plugin_test: some collectives and messages, compared with serial results. It prints
-// `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin.
+// `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin, or with RDMA.
+// KILLED_RANK kills itself after the first calls.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -24,10 +26,13 @@ static float value_of(int of_rank, size_t index) {
 int main() {
     rank = atoi(getenv("WEFT_RANK"));
     const char* only = getenv("ONLY_RANK");
+    const char* killed = getenv("KILLED_RANK");
     if (only && atoi(only) != rank) {
         unsetenv("WEFT_TRANSPORT_PLUGIN");
+        setenv("WEFT_VERBS_LIBRARY", "none", 1);
         setenv("WEFT_NCCL_NET_PLUGIN", "none", 1);
-        if (getenv("WEFT_TRANSPORTS")[0] == 'u') setenv("WEFT_TRANSPORTS", "tcp", 1);
+        const char* transports = getenv("WEFT_TRANSPORTS");
+        if (transports && transports[0] == 'u') setenv("WEFT_TRANSPORTS", "tcp", 1);  // ucx,tcp
     }
     weftComm_t comm = nullptr;
     int ranks = 0;
@@ -50,6 +55,7 @@ int main() {
         must(weftRecv(got.data(), count, weftFloat32, (rank + ranks - 1) % ranks, comm, nullptr), comm);
         must(weftGroupEnd(), comm);
         for (size_t i = 0; i < count; ++i) right = right && got[i] == value_of((rank + ranks - 1) % ranks, i);
+        if (killed && atoi(killed) == rank) raise(SIGKILL);
     }
     must(weftCommDestroy(comm), nullptr);
     printf("rank %d: %s\n", rank, right ? "ok" : "wrong data");

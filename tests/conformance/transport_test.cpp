@@ -294,10 +294,11 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and its l
     Connection connection(transport, 4, 128);
     Segment& segment = *connection.segment;
     segment.row(1).process = 0;
-    Subprocess peer({CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), segment.memory().fd()), "1",
-                     transport.name, connection.secret_text()},
-                    {"WEFT_TRANSPORT_PLUGIN=" + options().transport_plugin,
-                     "WEFT_NCCL_NET_PLUGIN=" + options().nccl_net_plugin, "WEFT_TRANSPORTS=" + options().transports});
+    Subprocess peer(
+        {CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), segment.memory().fd()), "1", transport.name,
+         connection.secret_text()},
+        {"WEFT_TRANSPORT_PLUGIN=" + options().transport_plugin, "WEFT_NCCL_NET_PLUGIN=" + options().nccl_net_plugin,
+         "WEFT_TRANSPORTS=" + options().transports, "WEFT_VERBS_LIBRARY=" + options().verbs_library});
     // It connects to a receiver of its own making here: its blob goes by the OOB store.
     Blob blob;
     auto listening = transport.listen(connection.options(0, 4, 128), blob);

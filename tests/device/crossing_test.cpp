@@ -1,6 +1,6 @@
-// crossing_test.cpp: two communicators on the same devices, whose calls the ranks launch in different order, on
-// separate streams. Results are right if the device has room for both kernels; otherwise the calls fail at the
-// deadline. A kernel fills these devices unless WEFT_GPU_BLOCKS says less (meson.build).
+// crossing_test.cpp: several communicators on the same devices, whose calls the ranks launch in different order, on
+// separate streams. Results are right if the device has room for all kernels; otherwise the calls fail at the
+// deadline. WEFT_GPU_BLOCKS and the size of the devices are in meson.build.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -55,7 +55,74 @@ struct Both {
     std::vector<std::unique_ptr<DeviceBuffer>> firsts, seconds;
 };
 
+// Four communicators of four ranks. Rank r launches the kernels of communicators r and r + 1 first. If a device has room
+// for two and a part of the third only, each communicator lacks a rank.
+struct Four {
+    static constexpr size_t all = 4, large_count = 1 << 20;  // of a kernel of 64 blocks, if it may have them
+    explicit Four(const weftConfig_t* config = nullptr) {
+        const std::vector<uint32_t> ones(large_count, 1);
+        for (size_t c = 0; c < all; ++c) {
+            comms.push_back(std::make_unique<Ranks>(spread(int(all)), config));
+            for (const int device : comms[c]->placing) {
+                buffers[c].push_back(std::make_unique<DeviceBuffer>(device, large_count * 4));
+                buffers[c].back()->write(ones.data(), large_count * 4);
+            }
+        }
+    }
+    // `blocks`: of a kernel. False: a call was refused, or kernels did not run as expected.
+    bool cross(int blocks) const {
+        bool right = true;
+        for (size_t turn = 0; turn < all; ++turn) {
+            for (size_t rank = 0; rank < all; ++rank) {
+                const size_t c = (rank + turn) % all;
+                void* const buffer = buffers[c][rank]->data();
+                right = right && weftAllReduce(buffer, buffer, large_count, weftUint32, weftSum, comms[c]->comms[rank],
+                                               comms[c]->streams[rank]->weft()) == weftSuccess;
+            }
+            // Before the last turn no communicator has all its kernels.
+            const int running = std::min(int(turn + 1) * blocks, 132);
+            for (size_t device = 0; device < all && turn + 1 < all; ++device)
+                right = right && eventually([&] { return int(fake::running_blocks(int(device))) == running; });
+        }
+        for (const auto& each : comms) each->finish();
+        return right;
+    }
+    int failures() const {
+        int count = 0;
+        for (const auto& each : comms)
+            for (weftComm_t comm : each->comms) {
+                weftResult_t state = weftSuccess;
+                demand(weftCommGetAsyncError(comm, &state));
+                count += state == weftTimeout;
+            }
+        return count;
+    }
+    std::vector<std::unique_ptr<Ranks>> comms;
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers[all];
+};
+
 }  // namespace
+
+TEST_CASE("by default the kernels of four communicators find room together on 132 multiprocessors", "[four]") {
+    const Four four;
+    CHECK(four.cross(32));
+    for (const auto& each : four.comms) each->check_healthy();
+    const std::vector<uint32_t> fours(Four::large_count, 4);
+    for (const auto& of_comm : four.buffers)
+        for (const auto& buffer : of_comm)
+            CHECK(memcmp(buffer->read(Four::large_count * 4).data(), fours.data(), Four::large_count * 4) == 0);
+}
+
+TEST_CASE("kernels of 64 blocks of four communicators do not", "[four_large]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.maxBlocks = 64;
+    CHECK(with_growing_limit(500, [&](int64_t timeout_ms) -> std::string {
+              config.timeoutMs = timeout_ms;
+              const Four four(&config);
+              if (!four.cross(64)) return "a kernel had ended before the other ones were launched";
+              return eventually([&] { return four.failures() > 0; }) ? "" : "there is no deadline";
+          }) == "");
+}
 
 TEST_CASE("kernels of two communicators that find room together may be launched in any order", "[room]") {
     const Both both;

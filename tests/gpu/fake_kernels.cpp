@@ -8,11 +8,12 @@
 
 #include "perf/pattern_kernels.hpp"
 #include "src/gpu/kernels/access.hpp"
-#include "src/gpu/kernels/codec.hpp"
-#include "src/gpu/kernels/convert.hpp"
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "src/gpu/kernels/messages.hpp"
-#include "src/gpu/kernels/optimizer.hpp"
+#include "src/gpu/kernels/training/codec.hpp"
+#include "src/gpu/kernels/training/convert.hpp"
+#include "src/gpu/kernels/training/hooks.hpp"
+#include "src/gpu/kernels/training/optimizer.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
 namespace weft::internal::cuda {
@@ -72,6 +73,11 @@ void decode_kernel(FakeBlock& block, CodecArguments arguments) {
     run(block, [&](const Team& team) { CodecKernel(team, arguments).decode(); });
 }
 
+void hook_kernel(FakeBlock& block, HookArguments arguments) {
+    HookBlock shared;
+    run(block, [&](const Team& team) { hook(team, arguments, shared); });
+}
+
 template <auto body>
 void pattern_kernel(FakeBlock& block, perf::PatternArguments arguments) {
     body({0, 1, block.index[0], block.grid[0]}, arguments);
@@ -94,6 +100,7 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     add(fake_kernel<scale_kernel>(scale_entry_point));
     add(fake_kernel<encode_kernel>(encode_entry_point));
     add(fake_kernel<decode_kernel>(decode_entry_point));
+    add(fake_kernel<hook_kernel>(hook_entry_point));
     add(fake_kernel<pattern_kernel<perf::fill_pattern>>(perf::fill_entry_point));
     add(fake_kernel<pattern_kernel<perf::count_wrong_elements>>(perf::wrong_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);

@@ -1,6 +1,8 @@
 """Arrays and streams on CUDA devices, on the fake driver. The driver is called by ctypes, as cupy or torch would do."""
 import ctypes
 import os
+import shutil
+import tempfile
 import unittest
 
 import weft
@@ -252,6 +254,89 @@ class Shards(unittest.TestCase):
                 with self.assertRaises(weft.InvalidArgumentError) as caught:
                     shard.gather("layer", stream=CudaStream())
                 self.assertEqual(caught.exception.id, "argument.stream")
+
+
+class Optimizers(unittest.TestCase):
+    """Optimizers and checkpoints of arrays on devices."""
+
+    values = [1.0, -2.0, 3.0, 0.5]
+    gradients = [0.5, 0.25, -1.0, 2.0]
+
+    def host_steps(self, algorithm):
+        x = memoryview(bytearray(16)).cast("f")
+        g = memoryview(bytearray(16)).cast("f")
+        for i in range(4):
+            x[i], g[i] = self.values[i], self.gradients[i]
+        optimizer = weft.train.Optimizer(algorithm, {"x": x}, gradients={"x": g}, weight_decay=0.1)
+        for _ in range(3):
+            optimizer.step(0.1)
+        # A memoryview has no library that makes the copies of read_state.
+        state = {key: list(each) for key, each in optimizer.state("x").items()}
+        optimizer.close()
+        return list(x), state
+
+    def test_steps_and_states_are_those_of_host_memory(self):
+        use(0)
+        for algorithm in ("sgd", "adam", "adamw", "lamb"):
+            with self.subTest(algorithm):
+                stream = CudaStream()
+                x, g = Floats(0, self.values), Floats(0, self.gradients)
+                optimizer = weft.train.Optimizer(algorithm, {"x": x}, gradients={"x": g}, weight_decay=0.1)
+                for _ in range(3):
+                    optimizer.step(0.1, stream=stream)
+                stream.wait()
+                values, state = self.host_steps(algorithm)
+                self.assertEqual(x.values(), values)
+                self.assertEqual({key: list(each) for key, each in optimizer.read_state("x").items()}, state)
+                seen = {key: (each.device.id, read(each)) for key, each in optimizer.state("x").items()}
+                self.assertEqual(seen, {key: (0, each) for key, each in state.items()})
+                if state:
+                    optimizer.write_state("x", {"exp_avg": memoryview(bytearray(16)).cast("f")})
+                    self.assertEqual(list(optimizer.read_state("x")["exp_avg"]), [0.0] * 4)
+                optimizer.close()
+
+    def test_norms_clipping_and_loss_scaling(self):
+        use(0)
+        stream, g = CudaStream(), Floats(0, [3.0, 4.0])
+        self.assertEqual(weft.train.gradient_norm({"g": g}, stream=stream), 5.0)
+        weft.train.clip_gradients({"g": g}, 5.0, 2.5, stream=stream)
+        stream.wait()
+        self.assertAlmostEqual(g.values()[1], 2.0, 5)
+        with weft.train.Scaler(scale=2.0) as scaler:
+            self.assertFalse(scaler.unscale({"g": g}, stream=stream))
+            stream.wait()
+            self.assertAlmostEqual(g.values()[0], 0.75, 5)
+
+    def test_parts_in_two_places_are_refused(self):
+        use(0)
+        host = memoryview(bytearray(16)).cast("f")
+        with self.assertRaises(weft.InvalidArgumentError) as caught:
+            weft.train.Optimizer("sgd", {"x": Floats(0, self.values)}, gradients={"x": host})
+        self.assertEqual(caught.exception.id, "argument.device")
+
+    def test_checkpoints_and_replicas_take_arrays_on_devices(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+
+        def body(comm):
+            stream = CudaStream()
+            x = Floats(comm.rank, [10.0 * comm.rank + i for i in range(4)])
+            box = weft.train.Box(x, shape=(4 * comm.size,), offsets=(4 * comm.rank,))
+            with weft.train.Checkpoint(comm) as checkpoint:
+                checkpoint.save(os.path.join(folder, "one"), {"x": box}, stream=stream)
+                whole = Floats(comm.rank, [0.0] * 4 * comm.size)
+                checkpoint.load(os.path.join(folder, "one"), {"x": whole}, stream=stream)
+            stream.wait()
+            with weft.train.Replica(1, comm.size) as replica:
+                replica.save(comm, 1, {"x": box}, stream=stream)
+                copy_of_x = Floats(comm.rank, [0.0] * 4)
+                own = weft.train.Box(copy_of_x, shape=(4 * comm.size,), offsets=(4 * comm.rank,))
+                replica.load(comm, {"x": own}, stream=stream)
+            stream.wait()
+            return whole.values(), copy_of_x.values() == x.values()
+
+        expected = [0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.0, 13.0]
+        self.assertEqual(on_devices(2, body), [(expected, True)] * 2)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", 
         {{"wring", "--ranks", "4"}, "[command.option] `wring` does not exist for all_reduce"},
         {{"ring", "--ranks", "4", "--host", "dgx"}, "[command.option] `dgx` does not exist; the kinds are dgx-a100"},
         {{"ring", "--ranks", "12"}, "[command.option] 12 ranks"},
+        {{"ring", "--hosts", "2", "--network", "nd"}, "[command.option] `nd` does not exist; the networks are qdr"},
         {{"ring", "--ranks", "9", "--hosts", "2"}, "[command.option] 9 ranks"},
         {{"ring", "--ranks", "18", "--hosts", "2"}, "[command.option] a dgx-h100 has 8 devices, not 9"},
         {{"ring", "--ranks", "2", "--hosts", "3"}, "[command.option] 2 ranks"},
@@ -69,6 +70,22 @@ TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", 
         CHECK(outcome.exit_status == 2);
         CHECK_EXPECTED(PrintedError{outcome.err}, sentence);
     }
+}
+
+TEST_CASE("weft schedule simulate puts RDMA of a generation between hosts", "[schedule]") {
+    for (const char* host : {"dgx-h100", "cpu-100g"}) {
+        const auto us = [&](const char* network, const char* bytes) {
+            return simulated(
+                       {"ring", "-n", "2", "--hosts", "2", "--host", host, "-b", bytes, "--network", network})["us"]
+                .get<double>();
+        };
+        INFO(host);
+        CHECK(us("edr", "1G") < us("roce-25", "1G"));
+        CHECK(us("edr", "1K") < us("qdr", "1K"));
+        CHECK(us("edr", "1K") < us("roce-100", "1K"));
+    }
+    CHECK(simulate({"all", "--hosts", "2", "--network", "ndr", "-b", "64M"}).out.find("Weft would choose rail_") !=
+          std::string::npos);
 }
 
 TEST_CASE("weft schedule simulate takes machines from a topology file", "[schedule]") {

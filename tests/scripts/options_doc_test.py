@@ -68,7 +68,7 @@ class OptionsDocTest(unittest.TestCase):
         self.assertIn("| `MEM` | no | what is mapped |", lines)
 
     def test_names_of_others_that_are_read_are_listed(self):
-        self.assertIn("each if Weft's own is unset:\n`OTHER_ALGO`.", options_doc.document(SOURCE))
+        self.assertIn("each if Weft's own is unset.\n\n```\nOTHER_ALGO\n```\n", options_doc.document(SOURCE))
 
     def test_a_row_that_is_not_understood_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "not understood"):

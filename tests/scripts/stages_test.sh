@@ -63,6 +63,16 @@ grep -q 'meson setup .*-Dtorch_program=/a/torch ' "$folder/calls" || fail "torch
 [ "$(last)" = "2 passed, 0 failed" ] || fail "two stages: $(last)"
 [ "$(tests_in build '--no-suite nightly .*small=01')" = 1 ] || fail "CI's tests are small: $(cat "$folder/calls")"
 [ "$(tests_in build-asan-fuzz '--suite fuzz')" = 1 ] || fail "fuzzing: $(cat "$folder/calls")"
+mkdir tests/rdma
+cat >tests/rdma/run <<'TEXT'
+#!/bin/bash
+[ "$1" != --rails ] || shift 2
+echo '{"name": "rdma", "result": "OK", "stdout": "kills '${RDMA_KILLS:-}'", "stderr": ""}' >>"$2"
+TEXT
+chmod +x tests/rdma/run
+run 0 --rdma
+[ "$(last)" = "2 passed, 0 failed" ] || fail "one and two rails: $(last)"
+[ "$(tests_in build)" = 0 ] || fail "--rdma runs other tests: $(cat "$folder/calls")"
 run 2 --stage nothing
 run 2 --nothing
 

@@ -291,3 +291,42 @@ TEST_CASE("the machine's topology is shown in some lines", "[info]") {
     CHECK(contains(broken["why_not"].get<std::string>(), "/nowhere.xml"));
     CHECK(contains(run({WEFT_COMMAND, "info"}, {"WEFT_TOPO_FILE=/nowhere.xml"}).output, "/nowhere.xml"));
 }
+
+TEST_CASE("costs are explained for RDMA between the machines", "[info]") {
+    const auto explain = [](std::vector<std::string> words) {
+        words.insert(words.begin(), {WEFT_COMMAND, "info", "explain", "8", "-n", "4", "--cores", "4"});
+        return run(std::move(words));
+    };
+    const ProcessResult rdma = explain({"--hosts", "2", "--network", "ndr"}), tcp = explain({"--hosts", "2"});
+    CHECK(rdma.status == 0);
+    CHECK(rdma.output != tcp.output);
+    CHECK(contains(explain({"--network", "ndr"}).error, "--network is between machines"));
+    CHECK(contains(explain({"--hosts", "2", "--network", "ib"}).error, "network `ib` does not exist; there are qdr"));
+}
+
+TEST_CASE("RDMA ports are shown with the choice and the reasons", "[info]") {
+    const std::string library = std::string("WEFT_VERBS_LIBRARY=") + FAKE_IBVERBS_LIBRARY;
+    const std::string world = "FAKE_IBVERBS=device mlx5_0; device mlx5_1 2; port mlx5_1:2 down";
+    Json rdma = info({library, world, "WEFT_IB_DEVICES=^mlx5_0"})["rdma"];
+    CHECK(rdma["why_not"] == "");
+    REQUIRE(rdma["ports"].size() == 3);
+    CHECK(rdma["ports"][0]["why_not"] == "WEFT_IB_DEVICES leaves it out");
+    CHECK(rdma["ports"][1]["why_not"] == "");
+    CHECK(rdma["ports"][1]["mbps"] == 400'000);
+    CHECK(rdma["ports"][2]["why_not"] == "the port is DOWN");
+    REQUIRE(rdma["choices"].size() >= 1);
+    CHECK(rdma["choices"][0]["port"] == "mlx5_1:1");
+
+    const ProcessResult text = run({WEFT_COMMAND, "info"}, {library, world, "NCCL_IB_HCA=mlx5_1,mlx5_9"});
+    CHECK(text.status == 0);
+    CHECK(contains(text.output, "mlx5_0:1      RoCE, 400 Gb/s, MTU 4096, 4 GIDs; not used: NCCL_IB_HCA leaves it out"));
+    CHECK(contains(text.output, "mlx5_1:1, the only one"));
+
+    // A misspelt device is an error of Weft's variable.
+    const Json wrong = info({library, world, "WEFT_IB_DEVICES=mlx5_1,mlx6_0"}, 1);
+    REQUIRE(wrong["errors"].size() == 1);
+    CHECK(contains(wrong["errors"][0], "did you mean mlx5_0? There are mlx5_0, mlx5_1"));
+    CHECK(info({"WEFT_IB_PKEY=first"}, 1)["errors"].size() == 1);
+    CHECK(info({library, world, "WEFT_IB_DISABLE=1"})["rdma"]["why_not"] == "WEFT_IB_DISABLE is 1");
+    CHECK(contains(info({"WEFT_VERBS_LIBRARY=none"})["rdma"]["why_not"], "WEFT_VERBS_LIBRARY"));
+}

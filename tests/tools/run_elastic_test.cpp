@@ -96,6 +96,19 @@ TEST_CASE("ranks that die together by signals are lost together", "[run]") {
     CHECK(!has(outcome.error, "restart 2"));
 }
 
+TEST_CASE("ranks that leave a status together are lost together, and those that follow them are not", "[run]") {
+    const auto outcome_of = [](const char* failing) {
+        return run({WEFT_COMMAND, "run", "--grace", "100", "--elastic", "1:4", "--shrink", ELASTIC_RANK, failing});
+    };
+    const ProcessResult two = outcome_of("12");
+    INFO(two.error);
+    CHECK(two.status == 0);
+    CHECK(has(two.error, "restart 1 of 3 with 2 ranks"));
+    CHECK(!has(two.error, "restart 2"));
+    // Of one lost rank, three others follow it by their status.
+    CHECK(has(outcome_of("2").error, "restart 1 of 3 with 3 ranks"));
+}
+
 TEST_CASE("with --grow-after a later restart counts from all ranks again", "[run]") {
     const std::string script = "test $WEFT_RESTART_COUNT = 3 && exit 0; test $WEFT_RANK = 0 && exit 5; exec sleep 1000";
     const ProcessResult grown = run(elastic_script({"1:4", "-n", "3", "--shrink", "--grow-after", "0"}, script));

@@ -105,9 +105,10 @@ TEST_CASE("PowerSGD has golden values") {
              if (!peers) return peers.status().text();
              std::vector<float> numbers = own == 0 ? std::vector<float>{1, 2, 3, 4} : std::vector<float>{5, 6, 7, 8};
              std::vector<float> right = {1, 0}, plain = {float(own), 3};
-             std::vector<LowRankMatrix> matrices = {{numbers.data(), 2, 2, &right, 0}};
+             const std::vector<LowRankMatrix> matrices = {{numbers.data(), 2, 2, right.data(), 0}};
              const std::vector<std::span<float>> whole = {plain};
-             const Status done = PowerSgd(1).run(**peers, 2, matrices, whole);
+             const auto worker = host_hook_worker();
+             const Status done = PowerSgd(1).run(**peers, *worker, 2, matrices, whole);
              if (!done) return done.text();
              const double expected[] = {3, 3.7058828, 5, 6.1764712}, factors[] = {5.8309526, 7.2029409};
              for (size_t i = 0; i < 4; ++i)
@@ -121,7 +122,7 @@ TEST_CASE("PowerSGD has golden values") {
 
 TEST_CASE("PowerSGD gives matrices of its rank exactly, and dependent columns become zero") {
     std::vector<float> columns = {3, 4, 6, 8, 0, 1};
-    orthonormalize(columns.data(), 3, 2);
+    (void)host_hook_worker()->orthonormalize(columns.data(), 3, 2);
     CHECK(near(columns[0], .6));
     CHECK((columns[2] == 0 && columns[3] == 0));
     CHECK((near(columns[4], -.8) && near(columns[5], .6)));
@@ -131,7 +132,9 @@ TEST_CASE("PowerSGD gives matrices of its rank exactly, and dependent columns be
              auto peers = Peers::make(comm);
              if (!peers) return peers.status().text();
              constexpr size_t rows = 9, columns = 21;
-             std::vector<float> right;
+             std::vector<float> right(2 * columns);
+             const auto worker = host_hook_worker();
+             PowerSgd power_sgd(2);
              const auto element = [&](int rank, size_t row, size_t column) {
                  return float(rank + 1) * float(row) + float(column) - 2;  // rank 2, also of the sum
              };
@@ -139,8 +142,8 @@ TEST_CASE("PowerSGD gives matrices of its rank exactly, and dependent columns be
                  std::vector<float> numbers;
                  for (size_t i = 0; i < rows * columns; ++i)
                      numbers.push_back(turn == 1 ? 0 : element(own, i / columns, i % columns));
-                 std::vector<LowRankMatrix> matrices = {{numbers.data(), rows, columns, &right, 7}};
-                 const Status done = PowerSgd(2).run(**peers, 3, matrices, {});
+                 const std::vector<LowRankMatrix> matrices = {{numbers.data(), rows, columns, right.data(), 7}};
+                 const Status done = power_sgd.run(**peers, *worker, 3, matrices, {});
                  if (!done) return done.text();
                  for (size_t i = 0; i < rows * columns; ++i) {
                      const double expected = turn == 1 ? 0 : element(1, i / columns, i % columns);

@@ -254,8 +254,8 @@ TEST_CASE("other memory, streams and hooks than a device's are refused", "[train
         demand(weftTrainCompressorCreate(&compressor, &settings));
         config.hook = weftTrainHookCompress;
         config.hookContext = compressor;
-        CHECK(weftTrainDdpCreate(&ddp, ranks.comms[0], tensors, 1, nullptr, 0, &config) == weftInvalidArgument);
-        CHECK_ERROR(last_error(), "argument.config");
+        demand(weftTrainDdpCreate(&ddp, ranks.comms[0], tensors, 1, nullptr, 0, &config));
+        demand(weftTrainDdpDestroy(ddp));
         demand(weftTrainCompressorDestroy(compressor));
     });
 }

@@ -6,7 +6,7 @@
 
 #include "src/base/datatype.hpp"
 #include "src/train/sharding/sharded.hpp"
-#include "tests/comm/on_threads.hpp"
+#include "tests/train/both_memories.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
@@ -14,17 +14,7 @@ using namespace weft::internal::train;
 
 namespace {
 
-constexpr int devices = 3;
-constexpr TensorFacts tensors[] = {{weftFloat32, 901, 0}, {weftBfloat16, 64, 0}};
-
-void need(Status status) {
-    if (!status) throw std::runtime_error(status.text());
-}
-template <class Value>
-Value need(Result<Value> result) {
-    if (!result) throw std::runtime_error(result.status().text());
-    return std::move(*result);
-}
+constexpr TensorFacts unit_tensors[] = {{weftFloat32, 901, 0}, {weftBfloat16, 64, 0}};
 
 // Float32, or the upper half of it: bfloat16.
 std::string noise(const TensorFacts& facts, uint32_t number) {
@@ -43,24 +33,24 @@ std::string noise(const TensorFacts& facts, uint32_t number) {
 class QuantizedWork {
   public:
     QuantizedWork(weftComm_t comm, int rank, bool on_device, const std::vector<int>& hosts)
-        : rank_(rank), caller_(space(rank, on_device)) {
+        : rank_(rank), caller_(space_of_rank(rank, on_device)) {
         ShardingPlan plan;
         plan.on_device = on_device;
         plan.quantization = {8, 4, 16};
         plan.hosts = hosts;
         plan.units.push_back({"unit", {}});
-        for (const TensorFacts& facts : tensors) {
+        for (const TensorFacts& facts : unit_tensors) {
             values_.push_back(noise(facts, 7));
             plan.units[0].parameters.push_back({size_of(facts.type) == 4 ? "a" : "b", values_.back().data(), facts});
         }
-        sharded_ = need(Sharded::make(ok(), plan, space(rank, on_device), comm));
+        sharded_ = need(Sharded::make(ok(), plan, space_of_rank(rank, on_device), comm));
     }
     // The bytes of the gathered unit, and of this rank's reduced gradients.
     std::string run() {
         std::string seen;
         need(sharded_->gather(0, caller_->stream()));
-        for (int p = 0; p < int(std::size(tensors)); ++p) {
-            const std::string gradient = noise(tensors[p], uint32_t(100 * p + rank_));
+        for (int p = 0; p < int(std::size(unit_tensors)); ++p) {
+            const std::string gradient = noise(unit_tensors[p], uint32_t(100 * p + rank_));
             seen += read(need(sharded_->parameter(p)), gradient.size());
             need(caller_->copy(need(sharded_->gradient(p)), gradient.data(), gradient.size()));
             need(caller_->synchronize());
@@ -68,17 +58,14 @@ class QuantizedWork {
         need(sharded_->release(0, false, caller_->stream()));
         need(sharded_->reduce_scatter(0, true, caller_->stream()));
         need(sharded_->finish(caller_->stream()));
-        for (int p = 0; p < int(std::size(tensors)); ++p) {
+        for (int p = 0; p < int(std::size(unit_tensors)); ++p) {
             const ParameterShard shard = sharded_->shard(p);
-            seen += read(shard.gradient, shard.count * size_of(tensors[p].type));
+            seen += read(shard.gradient, shard.count * size_of(unit_tensors[p].type));
         }
         return seen;
     }
 
   private:
-    static std::unique_ptr<MemorySpace> space(int rank, bool on_device) {
-        return on_device ? need(device_space(rank % devices)) : host_space();
-    }
     std::string read(const void* memory, size_t bytes) {
         std::string seen(bytes, '\0');
         need(caller_->copy(seen.data(), memory, bytes));
@@ -108,7 +95,7 @@ TEST_CASE("quantised messages on devices have the bits of the host, in one hop a
     for (const std::vector<int>& hosts : forms) {
         CAPTURE(hosts.size());
         const auto wrong = on_threads(
-            4, nullptr, [&](weftComm_t comm, int rank) { return compared(comm, rank, hosts); }, devices);
+            4, nullptr, [&](weftComm_t comm, int rank) { return compared(comm, rank, hosts); }, fake_devices);
         CHECK(wrong == std::vector<std::string>(4));
     }
 }

@@ -155,12 +155,14 @@ TEST_CASE("float16 and float64 gradients are divided in PyTorch's two steps") {
 TEST_CASE("host memory is divided, and not multiplied by a reciprocal") {
     const auto space = host_space();
     uint16_t halves[] = {0x4200, 0x4880, 0x0000};  // 3, 9, 0
-    REQUIRE(space->divide(halves, 3, weftFloat16, 3));
+    REQUIRE(space->scale(halves, 3, weftFloat16, 1, 3));
     CHECK((halves[0] == 0x3c00 && halves[1] == 0x4200 && halves[2] == 0));
     double doubles[] = {49, 98};
-    REQUIRE(space->divide(doubles, 2, weftFloat64, 49));
+    REQUIRE(space->scale(doubles, 2, weftFloat64, 1, 49));
     CHECK((doubles[0] == 1 && doubles[1] == 2));  // 49 * (1 / 49) is less than 1
-    REQUIRE(space->divide(nullptr, 0, weftFloat64, 49));
+    REQUIRE(space->scale(doubles, 2, weftFloat64, 3, 1));
+    CHECK((doubles[0] == 3 && doubles[1] == 6));
+    REQUIRE(space->scale(nullptr, 0, weftFloat64, 1, 49));
 }
 
 TEST_CASE("other gradients are averaged, or scaled by the caller's divisor") {

@@ -79,7 +79,14 @@ Result<std::string> weft::internal::compressor_settings(void* compressor,
     if (!handle->object) return check_training(handle);
     WEFT_TRY(handle->object->check_free(nullptr));
     WEFT_TRY(handle->object->check_model(parameters));
-    return handle->object->described();
+    return train::described(handle->object->settings());
+}
+
+Status weft::internal::prepare_compressor(void* compressor, int device) {
+    auto* const handle = static_cast<weftTrainCompressor_t>(compressor);
+    WEFT_TRY(check_training(handle));
+    std::lock_guard lock(handle->mutex);
+    return handle->object ? handle->object->prepare(device) : check_training(handle);
 }
 
 Status weft::internal::serve_by_compressor(void* compressor, const std::shared_ptr<const char>& life,
@@ -142,13 +149,14 @@ weftResult_t weftTrainCompressorGetCompressed(weftTrainCompressor_t compressor, 
 weftResult_t weftTrainCompressorSave(weftTrainCompressor_t compressor, void* state, size_t* bytes) {
     return guarded_training("weftTrainCompressorSave", compressor, [&](train::Compressor& own) -> Status {
         if (!bytes) return fail(error::argument_null, "weftTrainCompressorSave: bytes is NULL");
-        const std::vector<std::byte> saved = own.saved();
-        const size_t given = std::exchange(*bytes, saved.size());
+        const size_t needed = own.saved_bytes(), given = std::exchange(*bytes, needed);
         if (!state) return ok();
-        if (given < saved.size())
+        if (given < needed)
             return fail(error::argument_value, "weftTrainCompressorSave: the state has {} bytes, but bytes is {}",
-                        saved.size(), given);
-        memcpy(state, saved.data(), saved.size());
+                        needed, given);
+        const auto saved = own.saved();
+        if (!saved) return saved.status().copy();
+        memcpy(state, saved->data(), saved->size());
         return ok();
     });
 }

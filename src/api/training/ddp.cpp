@@ -114,10 +114,6 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
     if (device != *common)
         return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
                     device);
-    if (model.settings.hook == weftTrainHookCompress)
-        return fail(error::argument_config,
-                    "config.hook is weftTrainHookCompress, which serves host memory, but the model lies on device {}",
-                    device);
     return train::device_space(device);
 }
 
@@ -168,6 +164,8 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
             if (!found) return found.take_status();
             space = std::move(*found);
             model.settings.on_device = space->on_device();
+            if (model.settings.hook == weftTrainHookCompress)
+                WEFT_TRY(prepare_compressor(model.settings.hook_context, space->device()));
             return ok();
         };
         // A rank that fails tells the others, which wait for it.

@@ -93,9 +93,8 @@ Status check_one_bit_lamb(const weftTrainOptimizerConfig_t& config) {
 }
 
 Status check_one_bit_parts(const char* function, const weftTrainOptimizerConfig_t& config,
-                           const std::vector<train::ModelPart>& parts, int device) {
+                           const std::vector<train::ModelPart>& parts) {
     if (config.algorithm != weftTrainOneBitLamb) return ok();
-    if (device >= 0) return fail(error::argument_device, "{}: weftTrainOneBitLamb serves host memory", function);
     for (const train::ModelPart& part : parts)
         if (part.axes != 0)
             return fail(error::argument_config,
@@ -123,7 +122,7 @@ MadeOptimizer make_optimizer(const char* function, const weftTrainPart_t* parts,
                        config.leastFactor, config.mostFactor, config.factorChange};
     auto worker = worker_of(function, *read, axes.comms());
     if (!worker) return worker.take_status();
-    WEFT_TRY(check_one_bit_parts(function, config, *read, (*worker)->device()));
+    WEFT_TRY(check_one_bit_parts(function, config, *read));
     if (config.offloadFolder && (*worker)->device() >= 0)
         return fail(error::argument_device,
                     "{}: config.offloadFolder is for parts in host memory, and these lie on device {}", function,

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <utility>
 
 #include "src/base/fd.hpp"
 #include "src/base/file.hpp"
 #include "src/drivers/verbs/interfaces.hpp"
+#include "src/drivers/verbs/port_text.hpp"
 
 namespace weft::internal::verbs {
 
@@ -193,30 +195,44 @@ std::vector<PortGid> Context::gids_of_files(int number, int room) const {
     return all;
 }
 
-Result<int> Context::pkey_index(int number, uint16_t value) const {
+int Context::mbps(const abi::PortAttributes& attributes, int number) const {
+    if (const int known = lanes_mbps(attributes); known > 0) return known;
+    // "800 Gb/sec (4X XDR)"
+    const std::string rate = line_of(fmt::format("{}/ports/{}/rate", facts_.folder, number));
+    double gbps = 0;
+    const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), gbps);
+    const bool known = error == std::errc() && rate.compare(size_t(end - rate.data()), 7, " Gb/sec") == 0;
+    return known && gbps > 0 && gbps < 100'000 ? int(gbps * 1000) : -1;
+}
+
+std::vector<uint16_t> Context::pkeys(int number) const {
+    std::vector<uint16_t> keys;
     Result<abi::PortAttributes> attributes = port(number);
-    if (!attributes) return attributes.take_status();
-    std::string found;
+    if (!attributes) return keys;
     for (int index = 0; index < std::min<int>(attributes->keys, keys_of_port_most); ++index) {
         uint16_t key = 0;  // in network byte order
-        if (functions_->ibv_query_pkey(context_, uint8_t(number), index, &key) != 0) continue;
-        key = __builtin_bswap16(key);
-        if (key == 0) continue;
-        if ((key | full_member) == (value | full_member)) return index;
-        found += fmt::format("{}{:#x}", found.empty() ? "" : ", ", key);
+        const bool there = functions_->ibv_query_pkey(context_, uint8_t(number), index, &key) == 0;
+        keys.push_back(there ? __builtin_bswap16(key) : uint16_t(0));
+    }
+    return keys;
+}
+
+Result<int> Context::pkey_index(int number, uint16_t value) const {
+    std::string found;
+    const std::vector<uint16_t> keys = pkeys(number);
+    for (size_t index = 0; index < keys.size(); ++index) {
+        if (keys[index] == 0) continue;
+        if ((keys[index] | full_member) == (value | full_member)) return int(index);
+        found += fmt::format("{}{:#x}", found.empty() ? "" : ", ", keys[index]);
     }
     return fail(error::option_value, "port {} of {} has no partition key {:#x}; it has {}", number, facts_.name, value,
                 found.empty() ? "none" : found);
 }
 
 int Context::default_pkey_index(int number) const {
-    Result<abi::PortAttributes> attributes = port(number);
-    for (int index = 0; attributes && index < std::min<int>(attributes->keys, keys_of_port_most); ++index) {
-        uint16_t key = 0;
-        if (functions_->ibv_query_pkey(context_, uint8_t(number), index, &key) != 0) continue;
-        if (__builtin_bswap16(key) & full_member) return index;
-    }
-    return 0;
+    const std::vector<uint16_t> keys = pkeys(number);
+    const auto full = std::find_if(keys.begin(), keys.end(), [](uint16_t key) { return (key & full_member) != 0; });
+    return full == keys.end() ? 0 : int(full - keys.begin());
 }
 
 std::optional<Event> Context::next_event() {

@@ -39,8 +39,12 @@ class Context {
     const DeviceFacts& facts() const { return facts_; }
     // verbs.device: the port does not answer.
     Result<abi::PortAttributes> port(int number) const;
+    // The speed of all its lanes together; -1: unknown.
+    int mbps(const abi::PortAttributes& attributes, int port) const;
     // The port's table without holes. Reads what the kernel knows now: a GID may change when a link comes back.
     Result<std::vector<PortGid>> gids(int port) const;
+    // The port's partition keys by index; 0: none.
+    std::vector<uint16_t> pkeys(int port) const;
     // The place of a partition key in the port's table. Membership (bit 15) is not compared.
     Result<int> pkey_index(int port, uint16_t value) const;
     // The first key with full membership, or 0.

@@ -23,6 +23,7 @@ class DeviceFilter {
     static Result<DeviceFilter> read(const char* variable, std::string_view text);
     // option.names: a wish fits none of the existing devices; the sentence suggests a similar name.
     Status check(std::span<const std::string> existing) const;
+    const char* variable() const { return variable_; }
     bool admits(std::string_view device, int port) const;
     // The first wish that fits, with its rail and plane; null: none, or the list excludes.
     const DeviceWish* wish(std::string_view device, int port) const;

@@ -26,13 +26,6 @@ const char* kind_text(GidClass kind) {
     return "";
 }
 
-bool same_bits(const uint8_t* one, const uint8_t* other, int bits) {
-    const int whole = bits / 8, rest = bits % 8;
-    if (memcmp(one, other, size_t(whole)) != 0) return false;
-    const uint8_t mask = uint8_t(0xff00 >> rest);
-    return rest == 0 || ((one[whole] ^ other[whole]) & mask) == 0;
-}
-
 // The prefix that both ends must share to be in one subnet, of 128 bits.
 int subnet_bits(const PortGid& gid, const GidRules& rules) {
     if (!gid.is_ipv4()) return gid.prefix_bits > 0 && gid.type != gid_infiniband ? gid.prefix_bits : 64;
@@ -43,6 +36,7 @@ int subnet_bits(const PortGid& gid, const GidRules& rules) {
 const char* excluded(const PortGid& gid, const GidRules& rules) {
     if (std::all_of(gid.bytes.begin(), gid.bytes.end(), [](uint8_t byte) { return byte == 0; })) return "empty";
     if (gid.interface_down) return "its network device is down";
+    if (gid.refused != 0) return "the kernel refuses it";
     if (gid.type == gid_infiniband) return nullptr;
     if (rules.roce_version != 0 && gid.type != (rules.roce_version == 1 ? gid_roce_v1 : gid_roce_v2))
         return "another RoCE version";
@@ -76,6 +70,13 @@ std::string listed(std::span<const PortGid> gids, const GidRules& rules) {
 
 }  // namespace
 
+bool same_prefix(const std::array<uint8_t, 16>& one, const std::array<uint8_t, 16>& other, int bits) {
+    const size_t whole = size_t(bits) / 8, rest = size_t(bits) % 8;
+    if (!std::equal(one.begin(), one.begin() + whole, other.begin())) return false;
+    const uint8_t mask = uint8_t(0xff00 >> rest);
+    return rest == 0 || ((one[whole] ^ other[whole]) & mask) == 0;
+}
+
 bool PortGid::is_ipv4() const { return std::equal(mapped_ipv4.begin(), mapped_ipv4.end(), bytes.begin()); }
 
 bool PortGid::is_link_local() const { return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80; }
@@ -98,7 +99,7 @@ std::string PortGid::address() const {
 }
 
 bool AddressRange::holds(const PortGid& gid) const {
-    return gid.is_ipv4() == ipv4 && same_bits(gid.bytes.data(), bytes.data(), bits);
+    return gid.is_ipv4() == ipv4 && same_prefix(gid.bytes, bytes, bits);
 }
 
 Result<AddressRange> read_address_range(const char* variable, std::string_view text) {
@@ -128,6 +129,23 @@ Result<AddressRange> read_address_range(const char* variable, std::string_view t
     return range;
 }
 
+bool has_gid_index(std::span<const PortGid> gids, int index) {
+    return index < 0 || std::any_of(gids.begin(), gids.end(), [&](const PortGid& gid) { return gid.index == index; });
+}
+
+Status check_gid_index(std::span<const PortGid> gids, const GidRules& rules, std::string_view name) {
+    if (has_gid_index(gids, rules.index)) return ok();
+    return fail(error::option_value, "{} has no GID of index {}; it has {}", name, rules.index, listed(gids, rules));
+}
+
+bool has_route(std::span<const Route> routes, const PortGid& own, const PortGid& peer) {
+    if (own.interface.empty()) return true;
+    return std::any_of(routes.begin(), routes.end(), [&](const Route& route) {
+        return route.interface == own.interface && route.bits >= (peer.is_ipv4() ? 96 : 0) &&
+               same_prefix(route.address, peer.bytes, route.bits);
+    });
+}
+
 std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<const PortGid> peer,
                                     const GidRules& rules) {
     std::vector<GidPair> pairs;
@@ -136,7 +154,7 @@ std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<cons
         for (size_t k = 0; k < peer.size(); ++k) {
             if (excluded(peer[k], rules) || !fit(own[i], peer[k])) continue;
             const int bits = std::max(subnet_bits(own[i], rules), subnet_bits(peer[k], rules));
-            const bool same = same_bits(own[i].bytes.data(), peer[k].bytes.data(), bits);
+            const bool same = same_prefix(own[i].bytes, peer[k].bytes, bits);
             pairs.push_back({i, k, same, pair_reason(own[i], peer[k], same)});
         }
     }
@@ -144,7 +162,9 @@ std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<cons
         const PortGid &one = own[pair.own], &other = peer[pair.peer];
         const bool roce = one.type != gid_infiniband;
         const int invisible = roce ? int(one.interface.empty()) + int(other.interface.empty()) : 0;
-        return std::tuple(invisible, one.kind(), !pair.same_subnet, one.index, other.index);
+        const bool unreachable =
+            roce && !rules.routes.empty() && !pair.same_subnet && !has_route(rules.routes, one, other);
+        return std::tuple(invisible, unreachable, one.kind(), !pair.same_subnet, one.index, other.index);
     };
     std::sort(pairs.begin(), pairs.end(),
               [&](const GidPair& one, const GidPair& other) { return key(one) < key(other); });
@@ -153,10 +173,7 @@ std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<cons
 
 Result<GidPair> choose_gid_pair(std::span<const PortGid> own, std::span<const PortGid> peer, const GidRules& rules,
                                 std::string_view own_name, std::string_view peer_name) {
-    if (rules.index >= 0 &&
-        std::none_of(own.begin(), own.end(), [&](const PortGid& gid) { return gid.index == rules.index; }))
-        return fail(error::option_value, "{} has no GID of index {}; it has {}", own_name, rules.index,
-                    listed(own, rules));
+    WEFT_TRY(check_gid_index(own, rules, own_name));
     std::vector<GidPair> pairs = rank_gid_pairs(own, peer, rules);
     if (pairs.empty())
         return fail(error::verbs_path, "no GIDs of {} and {} fit; {} has {}; {} has {}", own_name, peer_name, own_name,

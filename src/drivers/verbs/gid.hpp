@@ -14,6 +14,9 @@
 
 namespace weft::internal::verbs {
 
+// Whether the first `bits` of 128 are equal.
+bool same_prefix(const std::array<uint8_t, 16>& one, const std::array<uint8_t, 16>& other, int bits);
+
 // The better ones first.
 enum class GidClass { infiniband, v2_ipv4, v2_global, v2_link_local, v1_ipv4, v1_global, v1_link_local };
 
@@ -23,6 +26,7 @@ struct PortGid {
     int type = gid_infiniband;
     std::string interface;  // the network device behind it; empty: none, or it belongs to another network namespace
     bool interface_down = false;
+    int refused = 0;      // errno: the kernel makes no address with it, as check_gids() found
     int prefix_bits = 0;  // of the interface's address; 0: unknown
 
     bool is_ipv4() const;  // ::ffff:a.b.c.d
@@ -43,13 +47,30 @@ Result<AddressRange> read_address_range(const char* variable, std::string_view t
 
 enum class AddressFamily { any, ipv4, ipv6 };
 
+// A way to a range of addresses, which begins at a network device.
+struct Route {
+    std::string interface;
+    std::array<uint8_t, 16> address{};  // as a GID
+    int bits = 0;                       // of 128
+};
+
+// Whether a route leads from the network device of one GID to the address of the other. True if the device is unknown.
+bool has_route(std::span<const Route> routes, const PortGid& own, const PortGid& peer);
+
 struct GidRules {
     int index = -1;  // the own table's, -1: choose
     AddressFamily family = AddressFamily::any;
     int roce_version = 0;  // 1, 2; 0: both, the newer one first
     std::optional<AddressRange> range{};
     int subnet_bits_ipv4 = 24;  // of addresses whose prefix is unknown
+    // Of this host, from read_routes(); empty: unknown. They differ between the ends, so one end alone chooses the pair.
+    std::vector<Route> routes{};
 };
+
+// Whether the table has a GID of the index; -1 is always there.
+bool has_gid_index(std::span<const PortGid> gids, int index);
+// option.value with the indices that the table has. `name` is the port's.
+Status check_gid_index(std::span<const PortGid> gids, const GidRules& rules, std::string_view name);
 
 // Places in the two lists.
 struct GidPair {
@@ -59,7 +80,7 @@ struct GidPair {
 };
 
 // All pairs that may work, the best first. The next one is for a probe that failed. Only GIDs of one type and family
-// fit. A GID with an invisible network device is last and stays: in a container the device belongs to the host.
+// fit. A pair without a route comes behind those with one. A GID with an invisible network device is last and stays: in a container the device belongs to the host.
 std::vector<GidPair> rank_gid_pairs(std::span<const PortGid> own, std::span<const PortGid> peer, const GidRules& rules);
 // The best pair, or verbs.path with what each side has. The names are of the two ports.
 Result<GidPair> choose_gid_pair(std::span<const PortGid> own, std::span<const PortGid> peer, const GidRules& rules,

@@ -48,7 +48,7 @@ struct PortAttributes {
     uint8_t speed;  // one bit: the speed of each lane
     uint8_t physical_state;
     uint8_t link_layer;  // 1 InfiniBand, 2 Ethernet
-    uint8_t flags;
+    uint8_t flags;       // grh_required
     uint16_t capabilities2;
 };
 
@@ -164,6 +164,8 @@ struct Address {
     uint16_t dlid;
     uint8_t sl, src_path_bits, static_rate, is_global, port_num;
 };
+
+struct AddressHandle;  // only its address is used
 
 struct PairTimes {
     uint8_t min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry, other_port, other_timeout;

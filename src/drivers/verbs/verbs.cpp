@@ -9,6 +9,7 @@
 
 #include "src/base/fd.hpp"
 #include "src/drivers/verbs/functions.hpp"
+#include "src/drivers/verbs/port_text.hpp"
 
 namespace weft::internal::verbs {
 
@@ -22,25 +23,6 @@ constexpr int gids_most = 1'024;  // of a device
 template <size_t size>
 std::string text_of(const char (&text)[size]) {
     return {text, strnlen(text, size)};
-}
-
-std::string state_text(int state) {
-    constexpr const char* texts[] = {"", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
-    return state > 0 && state <= 5 ? texts[state] : fmt::format("state {}", state);
-}
-
-// The speed of all lanes together, as /sys shows it.
-int mbps_of(const PortAttributes& port) {
-    const auto pick = [](unsigned mask, std::initializer_list<std::pair<unsigned, int>> rows) {
-        for (const auto& [bit, value] : rows)
-            if (mask == bit) return value;
-        return -1;
-    };
-    const int lanes = pick(port.width, {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}});
-    const int lane_mbps = pick(
-        port.speed,
-        {{1, 2'500}, {2, 5'000}, {4, 10'000}, {8, 10'000}, {16, 14'000}, {32, 25'000}, {64, 50'000}, {128, 100'000}});
-    return lanes > 0 && lane_mbps > 0 ? lanes * lane_mbps : -1;
 }
 
 class OpenDevice {
@@ -86,9 +68,9 @@ class OpenDevice {
             port.refused = fmt::format("port {} of {} does not answer: {}", number, device.name, errno_text(error));
             return 0;
         }
-        port.state = state_text(found.state);
-        port.active = found.state == 4 || found.state == 5;
-        if (port.active) port.mbps = mbps_of(found);
+        port.state = port_state_text(found.state);
+        port.active = is_active(found.state);
+        if (port.active) port.mbps = lanes_mbps(found);
         port.link_layer = found.link_layer == 1 ? "InfiniBand" : found.link_layer == 2 ? "Ethernet" : "";
         return std::clamp(found.gids, 0, gids_most);
     }

@@ -11,10 +11,10 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
-#include "src/gpu/kernels/codec_arguments.hpp"
-#include "src/gpu/kernels/convert_arguments.hpp"
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
+#include "src/gpu/kernels/training/codec_arguments.hpp"
+#include "src/gpu/kernels/training/convert_arguments.hpp"
 
 namespace weft::internal::cuda {
 

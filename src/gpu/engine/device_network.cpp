@@ -22,7 +22,8 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity
                   .slot_bytes = cuda::Connections::slot_bytes,
                   .name = oob_name,
                   .heap_used = nullptr,
-                  .only_remote = true}),
+                  .only_remote = true,
+                  .driver = ConnectionOptions::Driver::proxy}),
       health_(*segment_) {
     std::vector<std::pair<ConnectionSet*, size_t>> places;
     for (const cuda::RemoteEnd& each : ends) {

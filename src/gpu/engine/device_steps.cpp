@@ -27,9 +27,6 @@ constexpr double block_us_per_byte = 1 / 18e3;
 constexpr double processor_passes = 3;
 // Through memory: 0.8 us between two blocks of a device, twice that between devices.
 constexpr double signal_us = 1.7;
-// From a kernel to the proxy and from the proxy to a kernel, through host memory.
-constexpr double proxies_us = 4;
-
 // Weft's own algorithms need no more slots per connection.
 constexpr int32_t slots_most = 4;
 
@@ -50,6 +47,7 @@ double blocks_in_turn_of(const Schedule& schedule) {
 
 LinkCosts StepAlgorithm::costs(size_t bytes) const {
     LinkCosts costs = network_link_costs(1, link_mbps, true, one_machine);
+    if (network) costs = over_network(costs, *network, link_mbps);
     costs.net_links = net_links;
     costs.net_by_kernels = true;
     costs.signal_us = signal_us;
@@ -94,8 +92,14 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
             }))
             continue;
         const bool rooted = facts_of(row.collective).rooted && !row.of_user;
-        StepAlgorithm fresh{
-            &row, {channels}, layout, wanted.link_mbps, wanted.one_machine, wanted.links_gbs, wanted.net_links};
+        StepAlgorithm fresh{.algorithm = &row,
+                            .parameters = {channels},
+                            .layout = layout,
+                            .link_mbps = wanted.link_mbps,
+                            .network = wanted.network,
+                            .one_machine = wanted.one_machine,
+                            .links_gbs = wanted.links_gbs,
+                            .net_links = wanted.net_links};
         fresh.first_program = all.connections.programs();
         fresh.programs = rooted ? layout.ranks : 1;
         fresh.most_tile_bytes = SIZE_MAX;

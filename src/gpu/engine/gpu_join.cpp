@@ -104,7 +104,7 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
                                         ranks, domain_ranks_max));
     DeviceLayout& plans = gpu_.layout;
     plans = {ranks, blocks_together(facts), agreed.algo};
-    if (agreed.gpu_blocks > 0) plans.blocks_max = std::min(plans.blocks_max, agreed.gpu_blocks);
+    plans.blocks_max = std::min(plans.blocks_max, agreed.gpu_blocks > 0 ? agreed.gpu_blocks : cuda::blocks_usual);
     plans.threads = agreed.gpu_threads;
     for (const DeviceFacts& one : facts) plans.capabilities &= one.capabilities;
     const Layout layout = gpu_.machines->device_layout(0);

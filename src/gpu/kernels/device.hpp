@@ -111,6 +111,9 @@ WEFT_DEVICE uint32_t count_up(uint32_t* word) {
     asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(word) : "memory");
     return before;
 }
+// Of counts and maxima among the blocks of one rank, which a later kernel reads.
+WEFT_DEVICE void add_one(uint32_t* word) { atomicAdd(word, 1u); }
+WEFT_DEVICE void raise_to(uint32_t* word, uint32_t value) { atomicMax(word, value); }
 WEFT_DEVICE uint64_t clock_ns() {
     uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
@@ -141,6 +144,12 @@ inline bool claim(uint32_t* word, uint32_t value) {
     return std::atomic_ref(*word).compare_exchange_strong(none, value);
 }
 inline uint32_t count_up(uint32_t* word) { return std::atomic_ref(*word).fetch_add(1, std::memory_order_acq_rel); }
+inline void add_one(uint32_t* word) { std::atomic_ref(*word).fetch_add(1, std::memory_order_relaxed); }
+inline void raise_to(uint32_t* word, uint32_t value) {
+    uint32_t seen = std::atomic_ref(*word).load(std::memory_order_relaxed);
+    while (seen < value && !std::atomic_ref(*word).compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+    }
+}
 inline uint64_t clock_ns() {
     return uint64_t(
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

@@ -11,6 +11,8 @@ WEFT_FATBIN(message);
 WEFT_FATBIN(access);
 WEFT_FATBIN(optimizer);
 WEFT_FATBIN(convert);
+WEFT_FATBIN(codec);
+WEFT_FATBIN(hook);
 
 namespace weft::internal::cuda {
 
@@ -22,12 +24,18 @@ std::span<const DeviceCode> device_code() {
         {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
         {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
         {"convert", {weft_convert_fatbin_begin, weft_convert_fatbin_end}},
+        {"codec", {weft_codec_fatbin_begin, weft_codec_fatbin_end}},
     };
     return all;
 }
 
 const DeviceCode* optimizer_code() {
     static const DeviceCode code = {"optimizer", {weft_optimizer_fatbin_begin, weft_optimizer_fatbin_end}};
+    return &code;
+}
+
+const DeviceCode* hook_code() {
+    static const DeviceCode code = {"hook", {weft_hook_fatbin_begin, weft_hook_fatbin_end}};
     return &code;
 }
 

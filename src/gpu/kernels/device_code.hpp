@@ -15,6 +15,8 @@ struct DeviceCode {
 std::span<const DeviceCode> device_code();
 // Of optimizers, which load it when one works on a device. Null: built without nvcc.
 const DeviceCode* optimizer_code();
+// The same of compressing hooks.
+const DeviceCode* hook_code();
 // The GPU architectures of the build option: "75 80 90".
 const char* device_code_targets();
 

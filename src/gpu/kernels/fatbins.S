@@ -17,5 +17,7 @@ weft_\name\()_fatbin_end:
     embed access, "access.fatbin"
     embed optimizer, "optimizer.fatbin"
     embed convert, "convert.fatbin"
+    embed codec, "codec.fatbin"
+    embed hook, "hook.fatbin"
 
     .section .note.GNU-stack, "", %progbits

@@ -5,6 +5,7 @@ namespace weft::internal::cuda {
 
 std::span<const DeviceCode> device_code() { return {}; }
 const DeviceCode* optimizer_code() { return nullptr; }
+const DeviceCode* hook_code() { return nullptr; }
 const char* device_code_targets() { return ""; }
 
 }  // namespace weft::internal::cuda

@@ -68,18 +68,9 @@ struct LoadBatch {
     static constexpr int sources = !adds || bytes < 16 || Streams_::few_sources ? 2 : 4;
     static constexpr int packs =  // of each
         !adds || bytes < 16                           ? 1
-        : sources == 2 && sizeof(ElementOf<type>) > 1 ? 4
+        : sources == 2 && sizeof(ElementOf<type>) > 1 ? 3
                                                       : 2;
 };
-
-// This rank's input, scaled, in memory's form. Not inlined, because the loops need all registers.
-template <weftDataType_t type, bool adds, int bytes>
-WEFT_DEVICE_COLD Pack<bytes> scaled(Reducer<type, adds> reducer, Pack<bytes> pack) {
-    WEFT_UNROLL
-    for (int w = 0; w < words_of_pack<type, bytes>; ++w)
-        put_word<type>(pack, w, round<type>(reducer.scale(widen<type>(word_of<type>(pack, w)))));
-    return pack;
-}
 
 // Reduces `packs` packs at the offsets at, at + stride, ...
 template <weftDataType_t type, bool adds, int bytes, int packs, class Streams_>
@@ -101,16 +92,14 @@ class PackReduction {
         }
         WEFT_UNROLL
         for (int k = 0; k < count; ++k) {
-            if constexpr (adds && Streams_::few_sources) {
-                if (streams_.scales(first + k)) {
-                    WEFT_UNROLL
-                    for (int u = 0; u < packs; ++u) loaded[k][u] = scaled<type, adds, bytes>(reducer_, loaded[k][u]);
-                }
-            }
             WEFT_UNROLL
             for (int u = 0; u < packs; ++u) WEFT_UNROLL
             for (int w = 0; w < words; ++w) {
-                const WidenedWord<type> wide = reducer_.contribution(widen<type>(word_of<type>(loaded[k][u], w)));
+                WidenedWord<type> wide = widen<type>(word_of<type>(loaded[k][u], w));
+                if constexpr (adds && Streams_::few_sources) {
+                    if (streams_.scales(first + k)) wide = reducer_.scale(wide);
+                }
+                wide = reducer_.contribution(wide);
                 value_[u][w] = first + k == 0 ? wide : reducer_.combine(value_[u][w], wide);
             }
         }

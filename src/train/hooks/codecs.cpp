@@ -46,9 +46,7 @@ BlockScale scale_of(float highest, std::span<const float> numbers) {
 size_t OneBitCodec::part_unit(int ranks) const { return std::lcm(size_t(8), size_t(ranks)); }
 
 void OneBitCodec::begin(std::span<const float> numbers) {
-    double squares = 0;
-    for (const float number : numbers) squares += double(number) * double(number);
-    scale_ = numbers.empty() ? 0 : float(std::sqrt(squares / double(numbers.size())));
+    scale_ = float(root_mean_square(numbers));
     if (!std::isfinite(scale_)) scale_ = not_a_number;
 }
 
@@ -118,7 +116,7 @@ void Int4Codec::decode(const std::byte* message, std::span<float> numbers) const
 }
 
 void Float8Codec::begin(std::span<const float> numbers) {
-    const BlockScale scale = scale_of(type_ == weftFloat8e4m3 ? 448.0f : 57344.0f, numbers);
+    const BlockScale scale = scale_of(highest_float8(type_), numbers);
     scale_ = scale.scale;
     inverse_ = scale.inverse;
 }

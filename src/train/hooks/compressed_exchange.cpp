@@ -12,44 +12,52 @@ NumberRange part_of(size_t count, int ranks, int rank, size_t unit) {
     return {begin, std::min(each, count - begin)};
 }
 
-Status CompressedExchange::run(const Peers& peers, Codec& codec, double divisor, std::span<float> numbers,
-                               std::span<float> own_error, std::span<float> sum_error) {
+Status CompressedExchange::run(const Peers& peers, HookWorker& worker, const MessageForm& form, double divisor,
+                               std::span<float> numbers, std::span<float> own_error, std::span<float> sum_error) {
+    MemorySpace& space = worker.space();
     const int ranks = peers.ranks();
-    const size_t unit = codec.part_unit(ranks);
+    const size_t unit = form.part_unit(ranks);
     const auto part = [&](int rank) { return part_of(numbers.size(), ranks, rank, unit); };
-    const size_t bytes = codec.bytes(part(0).count);
-    sent_.resize(bytes * size_t(ranks));
-    received_.resize(bytes * size_t(ranks));
-    decoded_.resize(part(0).count);
-    codec.begin(numbers);
+    const size_t bytes = form.bytes(part(0).count);
+    WEFT_TRY(sent_.grow(space, bytes * size_t(ranks)));
+    WEFT_TRY(received_.grow(space, bytes * size_t(ranks)));
+    WEFT_TRY(decoded_.grow(space, part(0).count * sizeof(float)));
+    WEFT_TRY(sum_.grow(space, part(0).count * sizeof(float)));
+    WEFT_TRY(worker.begin_message(form, numbers.data(), numbers.size()));
     for (int rank = 0; rank < ranks; ++rank) {
         const NumberRange own = part(rank);
         std::byte* const message = sent_.data() + bytes * size_t(rank);
-        codec.encode(numbers.subspan(own.begin, own.count), message);
+        float* const from = numbers.data() + own.begin;
+        WEFT_TRY(worker.encode(form, from, own.count, message));
         if (own_error.empty()) continue;
-        codec.decode(message, {decoded_.data(), own.count});
-        for (size_t i = 0; i < own.count; ++i) own_error[own.begin + i] = numbers[own.begin + i] - decoded_[i];
+        WEFT_TRY(worker.decode(form, message, own.count, decoded()));
+        WEFT_TRY(worker.each(HookWork::subtract, own.count, own_error.data() + own.begin, from, decoded()));
     }
-    WEFT_TRY(peers.all_to_all(sent_.data(), received_.data(), bytes));
-    const NumberRange mine = part(peers.rank());
-    const std::span<float> decoded(decoded_.data(), mine.count);
-    sum_.assign(mine.count, 0);
-    for (int rank = 0; rank < ranks; ++rank) {
-        codec.decode(received_.data() + bytes * size_t(rank), decoded);
-        for (size_t i = 0; i < mine.count; ++i) sum_[i] += decoded[i];
-    }
-    const auto over = float(divisor);
-    for (size_t i = 0; i < mine.count; ++i) sum_[i] = sum_[i] / over + (sum_error.empty() ? 0 : sum_error[i]);
-    codec.begin(sum_);
-    codec.encode(sum_, sent_.data());
+    WEFT_TRY(peers.all_to_all(sent_.data(), received_.data(), bytes, space.stream()));
+    const std::span<float> sum(reinterpret_cast<float*>(sum_.data()), part(peers.rank()).count);
+    WEFT_TRY(add_up(peers, worker, form, bytes, sum));
+    const float* const error = sum_error.empty() ? nullptr : sum_error.data();
+    WEFT_TRY(worker.each(HookWork::average, sum.size(), sum.data(), error, nullptr, float(divisor)));
+    WEFT_TRY(worker.begin_message(form, sum.data(), sum.size()));
+    WEFT_TRY(worker.encode(form, sum.data(), sum.size(), sent_.data()));
     if (!sum_error.empty()) {
-        codec.decode(sent_.data(), decoded);
-        for (size_t i = 0; i < mine.count; ++i) sum_error[i] = sum_[i] - decoded[i];
+        WEFT_TRY(worker.decode(form, sent_.data(), sum.size(), decoded()));
+        WEFT_TRY(worker.each(HookWork::subtract, sum.size(), sum_error.data(), sum.data(), decoded()));
     }
-    WEFT_TRY(peers.all_gather(sent_.data(), received_.data(), bytes));
+    WEFT_TRY(peers.all_gather(sent_.data(), received_.data(), bytes, space.stream()));
     for (int rank = 0; rank < ranks; ++rank) {
         const NumberRange each = part(rank);
-        codec.decode(received_.data() + bytes * size_t(rank), numbers.subspan(each.begin, each.count));
+        WEFT_TRY(worker.decode(form, received_.data() + bytes * size_t(rank), each.count, numbers.data() + each.begin));
+    }
+    return ok();
+}
+
+Status CompressedExchange::add_up(const Peers& peers, HookWorker& worker, const MessageForm& form, size_t bytes,
+                                  std::span<float> sum) {
+    WEFT_TRY(worker.space().zero(sum.data(), sum.size_bytes()));
+    for (int rank = 0; rank < peers.ranks(); ++rank) {
+        WEFT_TRY(worker.decode(form, received_.data() + bytes * size_t(rank), sum.size(), decoded()));
+        WEFT_TRY(worker.space().add(sum.data(), decoded(), sum.size(), weftFloat32));
     }
     return ok();
 }

@@ -4,31 +4,10 @@
 #include <cmath>
 
 #include "src/base/datatype.hpp"
-#include "src/train/hooks/largest_numbers.hpp"
 
 namespace weft::internal::train {
 
-namespace {
-
-bool all_finite(std::span<const float> numbers) { return std::isfinite(largest_magnitude(numbers)); }
-
-// Equal on all ranks, and different for each parameter and iteration.
-uint64_t seed_of(uint64_t seed, int parameter, uint64_t iteration) {
-    return (seed * 0x9e3779b97f4a7c15u + uint64_t(parameter)) * 0xbf58476d1ce4e5b9u + iteration * 1009;
-}
-
-}  // namespace
-
 Compressor::Compressor(const CompressorSettings& settings) : settings_(settings), power_sgd_(settings.rank) {}
-
-std::string Compressor::described() const {
-    return fmt::format(
-        "compress with method {}, startIteration {}, errorFeedback {}, rank {}, leastRate {}, warmStart {}, seed {}, "
-        "density {}, blockCount {}, momentum {}, float8 {}, layerScales {}",
-        int(settings_.method), settings_.start_iteration, int(settings_.error_feedback), settings_.rank,
-        settings_.least_rate, int(settings_.warm_start), settings_.seed, settings_.density, settings_.block,
-        settings_.momentum, name_of(settings_.float8), int(settings_.layer_scales));
-}
 
 Status Compressor::check_free(const std::shared_ptr<const char>& life) const {
     const auto served = serves_.lock();
@@ -59,18 +38,15 @@ void Compressor::serve(const std::shared_ptr<const char>& life, std::span<const 
     for (size_t i = 0; i < states_.size(); ++i) states_[i].count = parameters[i].count;
 }
 
-Status Compressor::reduce(HookOwner& owner, const weftTrainBucket_t& bucket) {
-    WEFT_TRY(check_free(owner.life));
-    if (serves_.expired()) {
-        WEFT_TRY(check_model(owner.buckets->parameters()));
-        serve(owner.life, owner.buckets->parameters());
-    }
-    WEFT_TRY(find_members(owner, bucket));
-    const bool first = members_.front().state->iterations < settings_.start_iteration;
-    WEFT_TRY(first ? average_first(bucket) : exchange(*owner.peers, bucket));
-    for (const Member& member : members_) ++member.state->iterations;
-    compressed_ = !first;
-    return ok();
+Result<std::vector<std::byte>> Compressor::saved() const {
+    if (!memory_) return bytes_of(settings_.method, states_);
+    auto states = memory_->states(*worker_);
+    if (!states) return states.take_status();
+    return bytes_of(settings_.method, *states);
+}
+
+size_t Compressor::saved_bytes() const {
+    return memory_ ? memory_->bytes() : bytes_of(settings_.method, states_).size();
 }
 
 Status Compressor::load(std::span<const std::byte> bytes) {
@@ -78,195 +54,230 @@ Status Compressor::load(std::span<const std::byte> bytes) {
     if (!states) return states.take_status();
     if (!serves_.expired()) WEFT_TRY(check_counts(*states, parameters_));
     states_ = std::move(*states);
+    memory_.reset();
+    return ok();
+}
+
+MemoryNeeds Compressor::needs() const {
+    MemoryNeeds needs;
+    needs.error = settings_.error_feedback;
+    needs.momentum = has_momentum();
+    needs.has_sums = has_sums() && settings_.error_feedback;
+    if (settings_.method == weftTrainPowerSgd) needs.factor_rank = settings_.rank;
+    needs.least_rate = settings_.least_rate;
+    return needs;
+}
+
+Status Compressor::park() {
+    if (!memory_) return ok();
+    auto states = memory_->states(*worker_);
+    if (!states) return states.take_status();
+    states_ = std::move(*states);
+    memory_.reset();
+    return ok();
+}
+
+Status Compressor::prepare(int device) {
+    if (worker_ && device_ == device) return ok();
+    WEFT_TRY(park());
+    scratch_ = Scratch();
+    exchange_ = CompressedExchange();
+    power_sgd_ = PowerSgd(settings_.rank);
+    auto worker = hook_worker(device);
+    if (!worker) return worker.take_status();
+    worker_ = std::move(*worker);
+    device_ = device;
+    return ok();
+}
+
+Status Compressor::place(const HookOwner& owner, double divisor) {
+    if (memory_ && placed_for_.lock() == owner.life && version_ == owner.buckets->version()) return ok();
+    WEFT_TRY(park());
+    WEFT_TRY(prepare(owner.space->device()));
+    auto memory = CompressorMemory::make(*worker_, needs(), form(), *owner.buckets, states_, *owner.peers, divisor);
+    if (!memory) return memory.take_status();
+    memory_.emplace(std::move(*memory));
+    placed_for_ = owner.life;
+    version_ = owner.buckets->version();
+    for (CompressorState& state : states_) {
+        const size_t count = state.count;
+        state = CompressorState();
+        state.count = count;
+    }
+    return ok();
+}
+
+Status Compressor::reduce(HookOwner& owner, const weftTrainBucket_t& bucket) {
+    WEFT_TRY(check_free(owner.life));
+    if (serves_.expired()) {
+        WEFT_TRY(check_model(owner.buckets->parameters()));
+        serve(owner.life, owner.buckets->parameters());
+    }
+    WEFT_TRY(find_members(owner, bucket));
+    WEFT_TRY(place(owner, bucket.divisor));
+    const bool first = memory_->iterations(now_.members.front().parameter) < settings_.start_iteration;
+    if (first) WEFT_TRY(average(bucket));
+    MemorySpace& space = worker_->space();
+    WEFT_TRY(space.follow(owner.stream));
+    Status done = first ? keep_first(bucket) : exchange(*owner.peers, bucket);
+    Status led = space.lead(owner.stream);  // also after a failure: the bucket may be freed then
+    WEFT_TRY(std::move(done));
+    WEFT_TRY(std::move(led));
+    for (const Member& member : now_.members) memory_->count_iteration(member.parameter);
+    compressed_ = !first;
     return ok();
 }
 
 Status Compressor::find_members(const HookOwner& owner, const weftTrainBucket_t& bucket) {
     const Bucket& own = owner.buckets->layout().buckets[size_t(owner.index)];
     const auto parameters = owner.buckets->parameters();
-    if (owner.stream)
-        return fail(error::gpu_unavailable, "compressors serve host memory, but the bucket lies on a device");
     if (bucket.count != own.count || bucket.datatype != own.type)
         return fail(error::argument_value, "the bucket has {} elements of {}, but {} of {} were given: pass all of it",
                     own.count, name_of(own.type), bucket.count, name_of(bucket.datatype));
-    members_.clear();
+    now_.bucket = owner.index;
+    now_.count = own.count;
+    now_.members.clear();
     for (size_t i = 0; i < own.parameters.size(); ++i) {
-        const int number = own.parameters[i];
-        const TensorFacts& facts = parameters[size_t(number)];
-        CompressorState& state = states_[size_t(number)];
-        members_.push_back({&state, own.offsets[i], facts.count, facts.rows, number});
+        const TensorFacts& facts = parameters[size_t(own.parameters[i])];
+        now_.members.push_back({own.offsets[i], facts.count, facts.rows, own.parameters[i]});
     }
     return ok();
 }
 
-Status Compressor::average_first(const weftTrainBucket_t& bucket) {
-    WEFT_TRY(average(bucket));
+Status Compressor::keep_first(const weftTrainBucket_t& bucket) {
     if (!has_momentum()) return ok();
-    values_.resize(bucket.count);
-    read_numbers(values_.data(), bucket.data, bucket.count, bucket.datatype);
-    if (!all_finite(values_)) return ok();
-    add_momentum();
-    keep_momentum();
-    return ok();
+    WEFT_TRY(scratch_.values.grow(worker_->space(), now_.count * sizeof(float)));
+    WEFT_TRY(worker_->read(values(), bucket.data, now_.count, bucket.datatype));
+    WEFT_TRY(worker_->measure(values(), now_.count));
+    WEFT_TRY(add_momentum());
+    return worker_->keep(memory_->momentum(now_.bucket), values(), now_.count);
 }
 
-void Compressor::add_momentum() {
-    const auto factor = float(settings_.momentum);
-    for (const Member& member : members_) {
-        std::vector<float>& momentum = member.state->momentum;
-        momentum.resize(member.count);
-        float* const values = values_.data() + member.begin;
-        for (size_t i = 0; i < member.count; ++i) values[i] = factor * momentum[i] + (1 - factor) * values[i];
-    }
-}
-
-void Compressor::keep_momentum() {
-    for (const Member& member : members_)
-        std::copy_n(values_.data() + member.begin, member.count, member.state->momentum.data());
+Status Compressor::add_momentum() {
+    return worker_->each(HookWork::mix, now_.count, values(), memory_->momentum(now_.bucket), nullptr,
+                         float(settings_.momentum));
 }
 
 // The momentum of exact iterations is equal on all ranks, and so are the scales.
-void Compressor::scale_layers() {
-    if (!settings_.layer_scales || !has_momentum()) return;
-    for (const Member& member : members_) {
-        CompressorState& state = *member.state;
-        if (state.scale == 0) {
-            double squares = 0;
-            for (const float number : state.momentum) squares += double(number) * double(number);
-            const double mean = std::sqrt(squares / double(std::max<size_t>(1, member.count)));
-            state.scale = mean > 0 ? 1 / mean : 1;
-        }
-        for (size_t i = 0; i < member.count; ++i) values_[member.begin + i] *= float(state.scale);
+Status Compressor::scale_layers() {
+    if (!settings_.layer_scales || !has_momentum()) return ok();
+    for (const Member& member : now_.members) {
+        double* const scale = memory_->scale(member.parameter);
+        if (memory_->take_first_scale(member.parameter))
+            WEFT_TRY(worker_->find_scale(scale, memory_->momentum(now_.bucket) + member.begin, member.count));
+        WEFT_TRY(worker_->scale(HookWork::scale, member.count, values() + member.begin, scale));
     }
+    return ok();
 }
 
-void Compressor::unscale_layers() {
-    if (!settings_.layer_scales || !has_momentum()) return;
-    for (const Member& member : members_)
-        for (size_t i = 0; i < member.count; ++i) values_[member.begin + i] /= float(member.state->scale);
+Status Compressor::unscale_layers() {
+    if (!settings_.layer_scales || !has_momentum()) return ok();
+    for (const Member& member : now_.members)
+        WEFT_TRY(
+            worker_->scale(HookWork::unscale, member.count, values() + member.begin, memory_->scale(member.parameter)));
+    return ok();
 }
 
 Status Compressor::exchange(const Peers& peers, const weftTrainBucket_t& bucket) {
-    const double divisor = bucket.divisor;
-    take_part(peers, divisor, bucket.count);
-    values_.resize(bucket.count);
-    read_numbers(values_.data(), bucket.data, bucket.count, bucket.datatype);
-    if (has_momentum()) add_momentum();
-    scale_layers();
-    errors_.resize(settings_.error_feedback ? bucket.count : 0);
-    for (const Member& member : members_) {
-        if (!settings_.error_feedback) break;
-        member.state->error.resize(member.count);
-        for (size_t i = 0; i < member.count; ++i) values_[member.begin + i] += member.state->error[i];
+    MemorySpace& space = worker_->space();
+    const size_t bytes = now_.count * sizeof(float);
+    WEFT_TRY(scratch_.values.grow(space, bytes));
+    WEFT_TRY(worker_->read(values(), bucket.data, now_.count, bucket.datatype));
+    if (has_momentum()) WEFT_TRY(add_momentum());
+    WEFT_TRY(scale_layers());
+    if (settings_.error_feedback) {
+        WEFT_TRY(scratch_.errors.grow(space, bytes));
+        WEFT_TRY(space.add(values(), memory_->error(now_.bucket), now_.count, weftFloat32));
     }
-    WEFT_TRY(send(peers, divisor));
-    unscale_layers();
-    if (all_finite(values_)) keep_state();
-    write_numbers(bucket.data, values_.data(), bucket.count, bucket.datatype);
-    return ok();
+    WEFT_TRY(send(peers, bucket.divisor));
+    WEFT_TRY(unscale_layers());
+    WEFT_TRY(keep_state());
+    return worker_->write(bucket.data, values(), now_.count, bucket.datatype);
+}
+
+std::span<float> Compressor::sum_errors() const {
+    return {reinterpret_cast<float*>(scratch_.sum_errors.data()), memory_->sum_error(now_.bucket).size()};
 }
 
 Status Compressor::send(const Peers& peers, double divisor) {
     if (settings_.method == weftTrainPowerSgd) return send_matrices(peers, divisor);
     if (settings_.method == weftTrainTopK) return send_largest(peers, divisor);
-    if (settings_.method == weftTrainInt8) {
-        Int8Codec codec(settings_.block);
-        return exchange_.run(peers, codec, divisor, values_, errors_, sum_errors_);
-    }
-    if (settings_.method == weftTrainOneBit) {
-        OneBitCodec codec;
-        return exchange_.run(peers, codec, divisor, values_, errors_, sum_errors_);
-    }
-    Float8Codec codec(settings_.float8);
-    return exchange_.run(peers, codec, divisor, values_, errors_, sum_errors_);
-}
-
-void Compressor::take_part(const Peers& peers, double divisor, size_t count) {
-    sum_errors_.clear();
-    const bool has_sums = settings_.method != weftTrainPowerSgd && settings_.method != weftTrainTopK;
-    if (!has_sums || !settings_.error_feedback) return;
-    const size_t unit = settings_.method == weftTrainOneBit ? OneBitCodec().part_unit(peers.ranks())
-                        : settings_.method == weftTrainInt8 ? settings_.block
-                                                            : 1;
-    const NumberRange mine = part_of(count, peers.ranks(), peers.rank(), unit);
-    for (const Member& member : members_) {
-        CompressorState& state = *member.state;
-        const size_t begin = std::clamp(mine.begin, member.begin, member.begin + member.count);
-        const size_t end = std::clamp(mine.begin + mine.count, member.begin, member.begin + member.count);
-        if (state.sum_begin != begin - member.begin || state.sum_error.size() != end - begin) {
-            // Another rank adds these elements up now. This rank sends them with its own, of which the average is less.
-            state.error.resize(member.count);
-            for (size_t i = 0; i < state.sum_error.size(); ++i)
-                state.error[state.sum_begin + i] += float(divisor) * state.sum_error[i];
-            state.sum_begin = begin - member.begin;
-            state.sum_error.assign(end - begin, 0);
-        }
-        sum_errors_.insert(sum_errors_.end(), state.sum_error.begin(), state.sum_error.end());
-    }
+    const std::span<float> kept = memory_->sum_error(now_.bucket);
+    WEFT_TRY(scratch_.sum_errors.grow(worker_->space(), kept.size_bytes()));
+    WEFT_TRY(worker_->space().copy(sum_errors().data(), kept.data(), kept.size_bytes()));
+    const std::span<float> own_errors(errors(), settings_.error_feedback ? now_.count : 0);
+    return exchange_.run(peers, *worker_, form(), divisor, {values(), now_.count}, own_errors, sum_errors());
 }
 
 Status Compressor::send_matrices(const Peers& peers, double divisor) {
+    MemorySpace& space = worker_->space();
     std::vector<LowRankMatrix> matrices;
     std::vector<std::span<float>> whole;
-    rights_.resize(members_.size());
-    for (size_t i = 0; i < members_.size(); ++i) {
-        const Member& member = members_[i];
-        float* const numbers = values_.data() + member.begin;
-        const size_t rows = member.rows, columns = rows > 0 ? member.count / rows : 0;
-        rights_[i].clear();
-        if (!is_worth_rank(rows, columns, settings_.rank, settings_.least_rate)) {
+    size_t rights = 0;
+    for (const Member& member : now_.members) rights += memory_->right_count(member.parameter);
+    WEFT_TRY(scratch_.rights.grow(space, rights * sizeof(float)));
+    auto* right = reinterpret_cast<float*>(scratch_.rights.data());
+    for (const Member& member : now_.members) {
+        float* const numbers = values() + member.begin;
+        const size_t own = memory_->right_count(member.parameter);
+        if (own == 0) {
             whole.emplace_back(numbers, member.count);
             continue;
         }
-        if (settings_.warm_start) rights_[i] = member.state->right;
-        matrices.push_back(
-            {numbers, rows, columns, &rights_[i], seed_of(settings_.seed, member.parameter, member.state->iterations)});
+        WEFT_TRY(settings_.warm_start ? space.copy(right, memory_->right(member.parameter), own * sizeof(float))
+                                      : space.zero(right, own * sizeof(float)));
+        matrices.push_back({numbers, member.rows, member.count / member.rows, right,
+                            seed_of(settings_, member.parameter, memory_->iterations(member.parameter))});
+        right += own;
     }
-    if (!errors_.empty()) errors_ = values_;
-    WEFT_TRY(power_sgd_.run(peers, divisor, matrices, whole));
+    if (settings_.error_feedback) WEFT_TRY(space.copy(errors(), values(), now_.count * sizeof(float)));
+    WEFT_TRY(power_sgd_.run(peers, *worker_, divisor, matrices, whole));
+    if (!settings_.error_feedback) return ok();
     // The errors of all ranks add up to the rest of the sum, which is the result times the divisor.
     const auto share = float(divisor / peers.ranks());
-    for (size_t i = 0; i < errors_.size(); ++i) errors_[i] -= values_[i] * share;
+    WEFT_TRY(worker_->each(HookWork::add_scaled, now_.count, errors(), values(), nullptr, -share));
     for (const std::span<float> numbers : whole)
-        if (!errors_.empty()) std::fill_n(errors_.begin() + (numbers.data() - values_.data()), numbers.size(), 0.0f);
+        WEFT_TRY(space.zero(errors() + (numbers.data() - values()), numbers.size_bytes()));
     return ok();
 }
 
 Status Compressor::send_largest(const Peers& peers, double divisor) {
-    const size_t count = values_.size();
-    if (count > UINT32_MAX)
-        return fail(error::argument_count, "the bucket has {} elements; top-k serves at most {}", count, UINT32_MAX);
-    const size_t kept = std::clamp<size_t>(size_t(std::ceil(settings_.density * double(count))), 1, count);
-    const std::vector<IndexedNumber> own = largest_numbers(values_, kept);
-    std::vector<IndexedNumber> all(kept * size_t(peers.ranks()));
-    WEFT_TRY(peers.all_gather(own.data(), all.data(), kept * sizeof(IndexedNumber)));
-    if (!errors_.empty()) {
-        errors_ = values_;
-        for (const IndexedNumber& each : own) errors_[each.index] = 0;
+    if (now_.count > UINT32_MAX)
+        return fail(error::argument_count,
+                    "the bucket has {} elements; top-k serves at most {}: set a smaller bucketCapBytes", now_.count,
+                    UINT32_MAX);
+    MemorySpace& space = worker_->space();
+    const size_t kept = std::clamp<size_t>(size_t(std::ceil(settings_.density * double(now_.count))), 1, now_.count);
+    WEFT_TRY(scratch_.list.grow(space, kept * sizeof(IndexedNumber)));
+    WEFT_TRY(scratch_.lists.grow(space, kept * size_t(peers.ranks()) * sizeof(IndexedNumber)));
+    auto* const own = reinterpret_cast<IndexedNumber*>(scratch_.list.data());
+    const auto* const all = reinterpret_cast<const IndexedNumber*>(scratch_.lists.data());
+    WEFT_TRY(worker_->select(values(), now_.count, kept, own));
+    WEFT_TRY(peers.all_gather(own, scratch_.lists.data(), kept * sizeof(IndexedNumber), space.stream()));
+    if (settings_.error_feedback) {
+        WEFT_TRY(space.copy(errors(), values(), now_.count * sizeof(float)));
+        WEFT_TRY(worker_->zero_selected(errors(), own, kept));
     }
-    std::fill(values_.begin(), values_.end(), 0.0f);
-    for (const IndexedNumber& each : all) {
-        if (each.index >= count)
-            return fail(error::internal_exception, "a rank sent element {} of a bucket of {}", each.index, count);
-        values_[each.index] += each.number;
-    }
-    for (float& value : values_) value /= float(divisor);
-    return ok();
+    WEFT_TRY(space.zero(values(), now_.count * sizeof(float)));
+    for (int rank = 0; rank < peers.ranks(); ++rank)
+        WEFT_TRY(worker_->add_selected(values(), now_.count, all + size_t(rank) * kept, kept));
+    return worker_->each(HookWork::average, now_.count, values(), nullptr, nullptr, float(divisor));
 }
 
-void Compressor::keep_state() {
-    if (has_momentum()) keep_momentum();
-    const float* sum_errors = sum_errors_.data();
-    for (size_t i = 0; i < members_.size(); ++i) {
-        CompressorState& state = *members_[i].state;
-        if (settings_.error_feedback)
-            std::copy_n(errors_.data() + members_[i].begin, members_[i].count, state.error.data());
-        if (!sum_errors_.empty()) {
-            std::copy_n(sum_errors, state.sum_error.size(), state.sum_error.data());
-            sum_errors += state.sum_error.size();
-        }
-        if (settings_.method == weftTrainPowerSgd && settings_.warm_start) state.right = rights_[i];
+Status Compressor::keep_state() {
+    WEFT_TRY(worker_->measure(values(), now_.count));
+    if (has_momentum()) WEFT_TRY(worker_->keep(memory_->momentum(now_.bucket), values(), now_.count));
+    if (settings_.error_feedback) WEFT_TRY(worker_->keep(memory_->error(now_.bucket), errors(), now_.count));
+    const std::span<float> sums = memory_->sum_error(now_.bucket);
+    WEFT_TRY(worker_->keep(sums.data(), sum_errors().data(), sums.size()));
+    if (settings_.method != weftTrainPowerSgd || !settings_.warm_start) return ok();
+    const auto* right = reinterpret_cast<const float*>(scratch_.rights.data());
+    for (const Member& member : now_.members) {
+        const size_t count = memory_->right_count(member.parameter);
+        WEFT_TRY(worker_->keep(memory_->right(member.parameter), right, count));
+        right += count;
     }
+    return ok();
 }
 
 }  // namespace weft::internal::train

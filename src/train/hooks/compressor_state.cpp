@@ -63,6 +63,10 @@ bool take_state(Reader& reader, CompressorState& state) {
 
 }  // namespace
 
+size_t state_bytes(size_t states, size_t numbers) {
+    return sizeof(Head) + states * sizeof(Facts) + numbers * sizeof(float);
+}
+
 std::vector<std::byte> bytes_of(weftTrainCompression_t method, std::span<const CompressorState> states) {
     Head head = {{}, uint64_t(method), states.size()};
     memcpy(head.format, current_format, sizeof current_format);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "src/base/block_scale.hpp"
+#include "src/gpu/kernels/training/hook_sums.hpp"
 
 namespace weft::internal::train {
 
@@ -48,6 +49,14 @@ float largest_magnitude(std::span<const float> numbers) {
     uint32_t largest = 0;
     for (const float number : numbers) largest = std::max(largest, magnitude_bits(number));
     return std::bit_cast<float>(std::min(largest, 0x7f800000u));
+}
+
+double root_mean_square(std::span<const float> numbers) {
+    constexpr cuda::Team alone{0, 1, 0, 1};
+    cuda::HookBlock block;
+    std::vector<double> sums(cuda::hook_chunks(numbers.size()));
+    cuda::sum_squares(alone, numbers.data(), numbers.size(), sums.data(), block.wide);
+    return cuda::root_mean_square(alone, sums.data(), numbers.size(), block.wide);
 }
 
 }  // namespace weft::internal::train

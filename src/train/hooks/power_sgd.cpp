@@ -1,9 +1,6 @@
 #include "src/train/hooks/power_sgd.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
-#include <random>
 
 #include "src/train/peers.hpp"
 
@@ -11,39 +8,7 @@ namespace weft::internal::train {
 
 namespace {
 
-// Several sums at once, which become vectors.
-float dot(const float* left, const float* right, size_t count) {
-    constexpr size_t lanes = 16;
-    float sums[lanes] = {};
-    size_t i = 0;
-    for (; i + lanes <= count; i += lanes)
-        for (size_t k = 0; k < lanes; ++k) sums[k] += left[i + k] * right[i + k];
-    for (; i < count; ++i) sums[i % lanes] += left[i] * right[i];
-    float sum = 0;
-    for (const float lane : sums) sum += lane;
-    return sum;
-}
-
-void add_scaled(float* to, float factor, const float* from, size_t count) {
-    for (size_t i = 0; i < count; ++i) to[i] += factor * from[i];
-}
-
-// Standard normal, by Box and Muller: the standard library's distribution differs between libraries.
-void fill_normal(float* numbers, size_t count, uint64_t seed) {
-    std::mt19937_64 random(seed);
-    const auto uniform = [&] { return double((random() >> 11) + 1) * 0x1p-53; };
-    for (size_t i = 0; i < count; i += 2) {
-        const double radius = std::sqrt(-2 * std::log(uniform())), angle = 2 * std::numbers::pi * uniform();
-        numbers[i] = float(radius * std::cos(angle));
-        if (i + 1 < count) numbers[i + 1] = float(radius * std::sin(angle));
-    }
-}
-
-float norm(const float* column, size_t length) {
-    double squares = 0;
-    for (size_t i = 0; i < length; ++i) squares += double(column[i]) * double(column[i]);
-    return float(std::sqrt(squares));
-}
+float* numbers_of(const FlatBuffer& memory) { return reinterpret_cast<float*>(memory.data()); }
 
 }  // namespace
 
@@ -51,103 +16,71 @@ bool is_worth_rank(size_t rows, size_t columns, size_t rank, double least_rate) 
     return double(rows + columns) * double(rank) * least_rate < double(rows) * double(columns);
 }
 
-void orthonormalize(float* columns, size_t count, size_t length) {
-    // The rest of a dependent column is noise of the subtraction.
-    constexpr float dependent = 1e-5f;
-    for (size_t k = 0; k < count; ++k) {
-        float* const column = columns + k * length;
-        const float before = norm(column, length);
-        // A second pass removes the errors of the first one.
-        for (int pass = 0; pass < 2; ++pass)
-            for (size_t earlier = 0; earlier < k; ++earlier) {
-                const float* const other = columns + earlier * length;
-                add_scaled(column, -dot(column, other, length), other, length);
-            }
-        const float left = norm(column, length);
-        // A NaN stays one.
-        if (left <= before * dependent)
-            std::fill_n(column, length, 0.0f);
-        else
-            for (size_t i = 0; i < length; ++i) column[i] /= left;
-    }
-}
+size_t factor_columns(size_t rows, size_t columns, size_t rank) { return std::min({rank, rows, columns}); }
 
-size_t PowerSgd::rank_of(const LowRankMatrix& matrix) const { return std::min({rank_, matrix.rows, matrix.columns}); }
-
-void PowerSgd::begin_right(const LowRankMatrix& matrix) const {
-    std::vector<float>& right = *matrix.right;
-    const size_t rank = rank_of(matrix), length = matrix.columns;
-    if (right.size() != rank * length) {
-        right.resize(rank * length);
-        fill_normal(right.data(), right.size(), matrix.seed);
-    }
-    orthonormalize(right.data(), rank, length);
-    // A column of zeros would stay zero forever.
-    bool any = false;
-    for (size_t k = 0; k < rank; ++k) {
-        float* const column = right.data() + k * length;
-        if (std::any_of(column, column + length, [](float number) { return number != 0; })) continue;
-        fill_normal(column, length, matrix.seed + k + 1);
-        any = true;
-    }
-    if (any) orthonormalize(right.data(), rank, length);
-}
-
-Status PowerSgd::run(const Peers& peers, double divisor, std::span<LowRankMatrix> matrices,
+Status PowerSgd::run(const Peers& peers, HookWorker& worker, double divisor, std::span<const LowRankMatrix> matrices,
                      std::span<const std::span<float>> whole) {
-    for (const LowRankMatrix& matrix : matrices) begin_right(matrix);
-    WEFT_TRY(add_left(peers, divisor, matrices, whole));
-    return matrices.empty() ? ok() : average_right(peers, divisor, matrices);
+    for (const LowRankMatrix& matrix : matrices) WEFT_TRY(worker.begin_right(matrix, rank_of(matrix)));
+    WEFT_TRY(add_left(peers, worker, divisor, matrices, whole));
+    return matrices.empty() ? ok() : average_right(peers, worker, divisor, matrices);
 }
 
-Status PowerSgd::add_left(const Peers& peers, double divisor, std::span<LowRankMatrix> matrices,
-                          std::span<const std::span<float>> whole) {
-    left_.clear();
-    for (const LowRankMatrix& matrix : matrices)
-        for (size_t k = 0; k < rank_of(matrix); ++k)
-            for (size_t row = 0; row < matrix.rows; ++row)
-                left_.push_back(dot(matrix.numbers + row * matrix.columns, matrix.right->data() + k * matrix.columns,
-                                    matrix.columns));
-    const size_t factors = left_.size();
-    for (const std::span<float> numbers : whole) left_.insert(left_.end(), numbers.begin(), numbers.end());
-    if (!left_.empty()) WEFT_TRY(peers.all_reduce(left_.data(), left_.size(), weftFloat32, weftSum));
-    const float* average = left_.data() + factors;
-    for (const std::span<float> numbers : whole)
-        for (float& number : numbers) number = *average++ / float(divisor);
-    float* column = left_.data();
+Status PowerSgd::add_left(const Peers& peers, HookWorker& worker, double divisor,
+                          std::span<const LowRankMatrix> matrices, std::span<const std::span<float>> whole) {
+    MemorySpace& space = worker.space();
+    size_t factors = 0, others = 0;
+    for (const LowRankMatrix& matrix : matrices) factors += rank_of(matrix) * matrix.rows;
+    for (const std::span<float> numbers : whole) others += numbers.size();
+    if (factors + others == 0) return ok();
+    WEFT_TRY(left_.grow(space, (factors + others) * sizeof(float)));
+    float* const left = numbers_of(left_);
+    float* next = left;
     for (const LowRankMatrix& matrix : matrices) {
-        orthonormalize(column, rank_of(matrix), matrix.rows);
-        column += rank_of(matrix) * matrix.rows;
+        WEFT_TRY(worker.multiply_right(matrix, rank_of(matrix), next));
+        next += rank_of(matrix) * matrix.rows;
+    }
+    for (const std::span<float> numbers : whole) {
+        WEFT_TRY(space.copy(next, numbers.data(), numbers.size_bytes()));
+        next += numbers.size();
+    }
+    WEFT_TRY(peers.all_reduce(left, left, factors + others, weftFloat32, weftSum, space.stream()));
+    next = left;
+    for (const LowRankMatrix& matrix : matrices) {
+        WEFT_TRY(worker.orthonormalize(next, rank_of(matrix), matrix.rows));
+        next += rank_of(matrix) * matrix.rows;
+    }
+    WEFT_TRY(worker.each(HookWork::average, others, next, nullptr, nullptr, float(divisor)));
+    for (const std::span<float> numbers : whole) {
+        WEFT_TRY(space.copy(numbers.data(), next, numbers.size_bytes()));
+        next += numbers.size();
     }
     return ok();
 }
 
-Status PowerSgd::average_right(const Peers& peers, double divisor, std::span<LowRankMatrix> matrices) {
-    const auto each_row = [&](auto&& body) {
-        const float* factor = left_.data();
-        size_t begin = 0;
-        for (const LowRankMatrix& matrix : matrices)
-            for (size_t k = 0; k < rank_of(matrix); ++k, begin += matrix.columns)
-                for (size_t row = 0; row < matrix.rows; ++row)
-                    body(matrix.numbers + row * matrix.columns, *factor++, begin, matrix.columns);
-    };
-    size_t numbers = 0;
-    for (const LowRankMatrix& matrix : matrices) numbers += matrix.right->size();
-    right_.assign(numbers, 0);
-    each_row([&](const float* row, float factor, size_t begin, size_t columns) {
-        add_scaled(right_.data() + begin, factor, row, columns);
-    });
-    WEFT_TRY(peers.all_reduce(right_.data(), right_.size(), weftFloat32, weftSum));
-    const float* average = right_.data();
-    for (float& number : right_) number /= float(divisor);
+Status PowerSgd::average_right(const Peers& peers, HookWorker& worker, double divisor,
+                               std::span<const LowRankMatrix> matrices) {
+    MemorySpace& space = worker.space();
+    size_t factors = 0;
+    for (const LowRankMatrix& matrix : matrices) factors += rank_of(matrix) * matrix.columns;
+    WEFT_TRY(right_.grow(space, factors * sizeof(float)));
+    const float* left = numbers_of(left_);
+    float* right = numbers_of(right_);
     for (const LowRankMatrix& matrix : matrices) {
-        std::copy_n(average, matrix.right->size(), matrix.right->begin());
-        average += matrix.right->size();
-        std::fill_n(matrix.numbers, matrix.rows * matrix.columns, 0.0f);
+        WEFT_TRY(worker.multiply_left(matrix, rank_of(matrix), left, right));
+        left += rank_of(matrix) * matrix.rows;
+        right += rank_of(matrix) * matrix.columns;
     }
-    each_row([&](float* row, float factor, size_t begin, size_t columns) {
-        add_scaled(row, factor, right_.data() + begin, columns);
-    });
+    left = numbers_of(left_);
+    right = numbers_of(right_);
+    WEFT_TRY(peers.all_reduce(right, right, factors, weftFloat32, weftSum, space.stream()));
+    WEFT_TRY(worker.each(HookWork::average, factors, right, nullptr, nullptr, float(divisor)));
+    for (const LowRankMatrix& matrix : matrices) {
+        const size_t rank = rank_of(matrix);
+        WEFT_TRY(space.copy(matrix.right, right, rank * matrix.columns * sizeof(float)));
+        WEFT_TRY(worker.multiply_factors(matrix, rank, left, right));
+        left += rank * matrix.rows;
+        right += rank * matrix.columns;
+    }
     return ok();
 }
 

@@ -63,7 +63,7 @@ Result<std::vector<PartSums>> OffloadWorker::sums(PartWork work, std::span<const
     // The norms of LARS are of values and gradients.
     if (work != PartWork::lamb_norms && !has_values_) return host_->sums(work, tasks, power, stream);
     const Selection selection = select(tasks);
-    std::vector<PartSums> all(tasks.size(), PartSums{0, 0});
+    std::vector<PartSums> all(tasks.size(), PartSums{0, 0, 0});
     const auto add = [&](const LoadedPiece& piece) -> Status {
         const size_t number = selection.task[piece.part];
         std::vector<ModelPart> parts;

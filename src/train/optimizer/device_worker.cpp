@@ -1,38 +1,17 @@
 // device_worker.cpp: the work on parts in a device's memory (part_worker.hpp): one kernel for many parts.
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
-#include "src/base/per_process.hpp"
-#include "src/drivers/cuda/kernel.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/training_kernel.hpp"
 #include "src/gpu/kernels/device_code.hpp"
-#include "src/gpu/kernels/optimizer_arguments.hpp"
+#include "src/gpu/kernels/training/optimizer_arguments.hpp"
 #include "src/train/optimizer/part_worker.hpp"
 
 namespace weft::internal::train {
 
 namespace {
-
-struct LoadedCode {
-    std::mutex mutex;
-    cuda::Library loaded;  // once per process
-};
-
-Result<cuda::Library> library_of(const cuda::Driver& driver) {
-    static PerProcess<LoadedCode> of_process;
-    LoadedCode& code = of_process.get();
-    std::lock_guard lock(code.mutex);
-    if (code.loaded) return code.loaded;
-    const cuda::DeviceCode* const optimizer = cuda::optimizer_code();
-    if (!optimizer)
-        return fail(error::gpu_no_device_code,
-                    "this build of Weft has no device code: no nvcc was found when Weft was built");
-    auto library = cuda::Library::load(driver, optimizer->fatbin.data());
-    if (library) code.loaded = *library;
-    return library;
-}
 
 uint64_t chunks_of(const ModelPart& part) { return (part.count + cuda::optimizer_chunk - 1) / cuda::optimizer_chunk; }
 
@@ -49,11 +28,7 @@ class DeviceWorker : public PartWorker {
         auto space = device_space(device);
         if (!space) return space.take_status();
         worker->space_ = std::move(*space);
-        // A capture in another thread would forbid the loading, and would be invalidated by it.
-        const cuda::RelaxedCapture relaxed(**driver);
-        auto library = library_of(**driver);
-        if (!library) return library.take_status();
-        auto kernel = cuda::Kernel::load(*library, worker->context_, cuda::optimizer_entry_point);
+        auto kernel = cuda::training_kernel(worker->context_, cuda::optimizer_code(), cuda::optimizer_entry_point);
         if (!kernel) return kernel.take_status();
         worker->kernel_ = *kernel;
         return std::unique_ptr<PartWorker>(std::move(worker));
@@ -102,8 +77,9 @@ class DeviceWorker : public PartWorker {
         for (int p = 0; p < arguments.parts; ++p) {
             const PartTask& task = tasks[size_t(p)];
             const ModelPart& part = *task.part;
-            arguments.part[p] = {part.values,    task.first,         task.second, part.copy, part.gradient, part.count,
-                                 part.copy_type, part.gradient_type, task.sgd,    task.adam, task.factor};
+            arguments.part[p] = {part.values, task.first,     task.second,        part.copy, part.gradient,
+                                 part.count,  part.copy_type, part.gradient_type, task.sgd,  task.adam,
+                                 task.factor, task.frozen,    task.fresh};
             chunks += chunks_of(part);
         }
         const int most = sums ? cuda::optimizer_sum_blocks_max : cuda::optimizer_blocks_max;
@@ -123,13 +99,14 @@ class DeviceWorker : public PartWorker {
         return driver.check(driver.StreamSynchronize(static_cast<CUstream>(stream)), "wait for the norms of gradients");
     }
     static PartSums total_of(std::span<const PartSums> blocks, bool largest) {
-        PartSums total{0, 0};
+        PartSums total{0, 0, 0};
         for (const PartSums& block : blocks) {
             if (!largest)
                 total.first += block.first;
             else if (!(block.first <= total.first) && !std::isnan(total.first))
                 total.first = block.first;
             total.second += block.second;
+            total.largest = std::max(total.largest, block.largest);
         }
         return total;
     }

@@ -1,4 +1,5 @@
 // host_worker.cpp: the work on parts in host memory (part_worker.hpp), block by block.
+#include <algorithm>
 #include <cmath>
 
 #include "src/kernels/cpu_kernels.hpp"
@@ -24,6 +25,10 @@ struct Block {
     }
 };
 
+struct HostRoot {
+    float operator()(float value) const { return std::sqrt(value); }
+};
+
 void run_block(PartWork work, const Block& block) {
     const OptimizerKernels& kernels = cpu_kernels().optimizers;
     const PartTask& task = block.task;
@@ -36,6 +41,12 @@ void run_block(PartWork work, const Block& block) {
         case PartWork::lamb:
             kernels.lamb(task.adam, task.factor, block.values(), first, second, block.gradient(), block.count);
             break;
+        case PartWork::frozen: {
+            float* const values = block.values();
+            for (size_t i = 0; i < block.count; ++i)
+                descend_frozen(task.frozen, task.factor, values[i], first[i], second[i], HostRoot());
+            break;
+        }
         case PartWork::scale:
             cpu_kernels().scale[weftFloat32](block.scratch, block.gradient(), block.count, &task.factor);
             write_block(task.part->gradient, task.part->gradient_type, block.first, block.count, block.scratch);
@@ -71,6 +82,20 @@ void measure_block(const Block& block, double power, PartSums& sums) {
                                    : sums.first + powers_of(gradient, block.count, power);
 }
 
+void add_frozen(const Block& block, PartSums& sums) {
+    const PartTask& task = block.task;
+    const float *const momentum = block.gradient(), *const values = block.values();
+    float *const first = block.moment(task.first), *const fresh = block.moment(task.fresh);
+    const float* const second = block.moment(task.second);
+    for (size_t i = 0; i < block.count; ++i) {
+        const FrozenFacts facts =
+            frozen_facts(task.frozen, values[i], first[i], second[i], fresh[i], momentum[i], HostRoot());
+        sums.first += double(facts.adam) * double(facts.adam);
+        sums.second += double(facts.update) * double(facts.update);
+        sums.largest = std::max(sums.largest, double(facts.ratio));
+    }
+}
+
 void add_norms(PartWork work, const Block& block, PartSums& sums) {
     const OptimizerKernels& kernels = cpu_kernels().optimizers;
     const PartTask& task = block.task;
@@ -98,11 +123,13 @@ class HostWorker : public PartWorker {
                                        weftStream_t) override {
         std::vector<PartSums> all;
         for (const PartTask& task : tasks) {
-            PartSums& sums = all.emplace_back(PartSums{0, 0});
+            PartSums& sums = all.emplace_back(PartSums{0, 0, 0});
             for_each_block(task.part->count, [&](size_t first, size_t count) {
                 const Block block{task, first, count, scratch_};
                 if (work == PartWork::measure)
                     measure_block(block, power, sums);
+                else if (work == PartWork::frozen_norms)
+                    add_frozen(block, sums);
                 else
                     add_norms(work, block, sums);
             });

@@ -1,7 +1,7 @@
-// one_bit_lamb.hpp: the rest of 1-bit LAMB besides LAMB: ratios that are kept when momentum is compressed, and its frozen step.
+// one_bit_lamb.hpp: the rest of 1-bit LAMB besides LAMB and FrozenStep: ratios that are kept when momentum is compressed.
 // Source: Li et al., "1-bit LAMB", HiPC 2022, with the constants of DeepSpeed.
 #pragma once
-#include "src/train/optimizer/parts.hpp"
+#include "src/kernels/optimizer_formulas.hpp"
 
 namespace weft::internal::train {
 
@@ -21,19 +21,7 @@ struct Trust {
 // The ratio of a step before compression. `ratio`: |weights| / |update|, or 1 if one of them is 0.
 double warm_ratio(const TrustRule& rule, double ratio, Trust& trust);
 
-struct FrozenStep {
-    double beta1, beta2, epsilon, decay;
-    double rate;   // the learning rate
-    double scale;  // of the momentum that was received
-};
-
-// The moments of a part: the momentum of the step before, the frozen second moment, and one that goes on.
-struct FrozenMoments {
-    float *first, *second, *fresh;
-};
-
-// A step with the part's gradient as momentum. Host memory.
-void step_frozen(const FrozenStep& step, const TrustRule& rule, const ModelPart& part, const FrozenMoments& moments,
-                 Trust& trust);
+// The factor of a compressed step; `before` is that of the step before. `sums`: of frozen_norms.
+double frozen_factor(const TrustRule& rule, double decay, const PartSums& sums, double before);
 
 }  // namespace weft::internal::train

@@ -147,10 +147,7 @@ Status Optimizer::ready() const {
 Status Optimizer::step(double learning_rate, double scale, weftStream_t stream) {
     int compressed = 0;
     if (has_trust()) WEFT_TRY(called(weftTrainCompressorGetCompressed(rule_.compressor, &compressed)));
-    if (compressed) {
-        step_compressed(learning_rate, scale);
-        return ok();
-    }
+    if (compressed) return step_compressed(learning_rate, scale, stream);
     std::vector<PartTask> tasks;
     std::vector<size_t> parts;
     for (size_t p = 0; p < parts_.size(); ++p) {
@@ -175,14 +172,32 @@ Status Optimizer::settle_offloaded(Status stepped) {
     return broken_.copy();
 }
 
-void Optimizer::step_compressed(double learning_rate, double scale) {
-    const FrozenStep step{rule_.beta1, rule_.beta2, rule_.epsilon, rule_.weight_decay, learning_rate, scale};
+Status Optimizer::step_compressed(double learning_rate, double scale, weftStream_t stream) {
+    FrozenStep step{float(scale), float(rule_.beta1), float(rule_.beta2), float(rule_.epsilon),
+                    float(rule_.weight_decay)};
+    std::vector<PartTask> tasks;
+    std::vector<size_t> parts;
     for (size_t p = 0; p < parts_.size(); ++p) {
         if (!parts_[p].gradient && parts_[p].count > 0) continue;
-        step_frozen(step, rule_.trust_rule, parts_[p], {state(int(p), 0), state(int(p), 1), state(int(p), 2)},
-                    trusts_[p]);
-        ++steps_[p];
+        PartTask task{&parts_[p], state(int(p), 0), state(int(p), 1)};
+        task.fresh = state(int(p), 2);
+        step.first = trusts_[p].factor == 0 ? 1 : 0;
+        task.frozen = step;
+        tasks.push_back(task);
+        parts.push_back(p);
     }
+    const auto sums = worker_->sums(PartWork::frozen_norms, tasks, 2, stream);
+    if (!sums) return sums.status().copy();
+    for (size_t i = 0; i < tasks.size(); ++i) {
+        Trust& trust = trusts_[parts[i]];
+        if (trust.factor == 0) trust.factor = 1;
+        if (parts_[parts[i]].count > 0)
+            trust.factor = frozen_factor(rule_.trust_rule, rule_.weight_decay, (*sums)[i], trust.factor);
+        tasks[i].factor = float(learning_rate * (trust.mean > 0 ? trust.mean : 1) * trust.factor);
+    }
+    WEFT_TRY(worker_->run(PartWork::frozen, tasks, stream));
+    for (const size_t p : parts) ++steps_[p];
+    return ok();
 }
 
 PartTask Optimizer::task_of(size_t p, double learning_rate, double scale) const {

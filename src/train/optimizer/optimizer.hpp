@@ -85,7 +85,7 @@ class Optimizer {
     bool is_lamb() const { return rule_.algorithm == weftTrainLamb || has_trust(); }
     bool by_layer() const { return is_lamb() || rule_.algorithm == weftTrainLars; }
     // 1-bit LAMB: gradients are momentum.
-    void step_compressed(double learning_rate, double scale);
+    Status step_compressed(double learning_rate, double scale, weftStream_t stream);
     // The work of a step on one part, before its layer's ratio is known.
     PartTask task_of(size_t part, double learning_rate, double scale) const;
     // Puts the ratio of each layer into its task. `parts`: of the tasks.

@@ -17,6 +17,8 @@ struct PartTask {
     SgdStep sgd = {};
     AdamStep adam = {};
     float factor = 1;  // the rate of LAMB with the layer's ratio; or of scale
+    FrozenStep frozen = {};
+    float* fresh = nullptr;  // 1-bit LAMB's third moment
 };
 
 // Thread-bound. A stream is the caller's, and counts on a device only.
@@ -31,9 +33,9 @@ class PartWorker {
     virtual MemorySpace& space() = 0;
     // -1: the host.
     virtual int device() const { return -1; }
-    // For sgd, adam, lamb and scale. On a device the work is enqueued on the stream.
+    // For sgd, adam, lamb, scale and frozen. On a device the work is enqueued on the stream.
     virtual Status run(PartWork work, std::span<const PartTask> tasks, weftStream_t stream) = 0;
-    // For lamb_norms, layer_norms and measure: the numbers of each task. Waits for the stream. A measure's power is
+    // For lamb_norms, layer_norms, measure and frozen_norms: the numbers of each task. Waits for the stream. A measure's power is
     // infinite for the largest element.
     virtual Result<std::vector<PartSums>> sums(PartWork work, std::span<const PartTask> tasks, double power,
                                                weftStream_t stream) = 0;

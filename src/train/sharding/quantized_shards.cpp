@@ -135,7 +135,7 @@ Status QuantizedReduction::run(const ShardGroups& groups, const UnitLayout& layo
     float* scaled = sum.data();
     for (size_t s = 0; s < layout.segments().size(); ++s) {
         const size_t count = layout.segments()[s].counts[size_t(groups.shard().rank())];
-        WEFT_TRY(space_->multiply(scaled, count, float(factors[s])));
+        WEFT_TRY(space_->scale(scaled, count, weftFloat32, factors[s], 1));
         scaled += count;
     }
     return write_shard(layout, groups.shard().rank(), sum.data(), shard);

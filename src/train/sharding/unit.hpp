@@ -22,8 +22,8 @@ struct UnitGradient {
     FlatBuffer partial;  // sums that are not reduced over replicas yet
     FlatBuffer whole;    // while it is computed
     bool has_shard = false, has_partial = false, computing = false;
-    bool has_own_whole = false;  // its memory serves no other unit
-    LaunchQueue::Ticket reduced_by = 0;
+    bool has_own_whole = false;             // its memory serves no other unit
+    LaunchQueue::Ticket read_by = 0;        // the launch that reads the whole gradient
     LaunchQueue::Ticket replicated_by = 0;  // in the queue of the replicas. Belongs to the launches for shards
 };
 

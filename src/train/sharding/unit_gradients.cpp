@@ -8,8 +8,14 @@ namespace weft::internal::train {
 
 namespace {
 
-// One that is computed and one that is reduced.
+// One that is computed and one that is reduced. A staged gradient is reduced from the staging memory.
 constexpr int gradient_buffers = 2;
+int usual_buffers(const std::vector<Unit>& units) {
+    const bool all_staged = std::all_of(units.begin(), units.end(), [](const Unit& unit) {
+        return staging_bytes(unit) > 0 || unit.forms.whole.whole_bytes() == 0;
+    });
+    return std::min(all_staged ? 1 : gradient_buffers, int(units.size()));
+}
 
 size_t whole_bytes(const Unit& unit) { return unit.forms.whole.whole_bytes(); }
 size_t shard_bytes(const Unit& unit) { return unit.forms.gradient.shard_bytes(); }
@@ -32,7 +38,8 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
     staging_ = staging;
     WEFT_TRY(reduction_.reserve(*units_, hosts));
     reduction_.discard();
-    if (!keeps_wholes_) WEFT_TRY(wholes_.reserve(std::min(gradient_buffers, int(units_->size())), true));
+    buffers_ = keeps_wholes_ ? 0 : usual_buffers(*units_);
+    WEFT_TRY(wholes_.reserve(buffers_, true));
     for (Unit& unit : *units_) {
         WEFT_TRY(allocate_shard(*space_, unit, shard_bytes(unit), unit.gradient.shard));
         unit.gradient.shard.discard();
@@ -60,7 +67,10 @@ Status UnitGradients::take(Unit& unit) {
         WEFT_TRY(queue_->wait(reducing_.front().ticket));
         reclaim();
     }
-    if (wholes_.has_free()) {
+    // The caller computes two gradients at once.
+    const bool one_more = !wholes_.has_free() && buffers_ < gradient_buffers;
+    if (wholes_.has_free() || one_more) {
+        if (one_more) ++buffers_;
         auto memory = wholes_.take();
         if (!memory) return memory.take_status();
         unit.gradient.whole = std::move(*memory);
@@ -83,7 +93,7 @@ Result<std::byte*> UnitGradients::begun(int number, bool by_caller) {
     Unit& unit = (*units_)[size_t(number)];
     if (!unit.gradient.computing) {
         if (unit.gradient.has_own_whole)
-            WEFT_TRY(queue_->wait(unit.gradient.reduced_by));
+            WEFT_TRY(queue_->wait(unit.gradient.read_by));
         else
             WEFT_TRY(take(unit));
         const bool has_zeros = unit.gradient.whole.discarded();  // in new pages
@@ -98,7 +108,7 @@ Status UnitGradients::fill(const Unit& unit, bool by_caller) {
     std::byte* const whole = unit.gradient.whole.data();
     const size_t bytes = whole_bytes(unit);
     if (!by_caller) return space_->zero(whole, bytes);
-    WEFT_TRY(space_->lead(unit.callers, reduced_at_[whole].get()));
+    WEFT_TRY(space_->lead(unit.callers, read_at_[whole].get()));
     const size_t zeros = overwrites_ ? unit.forms.whole.padding_bytes() : bytes;
     return space_->zero_for(unit.callers, whole + bytes - zeros, zeros);
 }
@@ -116,16 +126,21 @@ Status UnitGradients::reduce(int number, bool synchronizes) {
     const ReductionPlan plan{completes, gradient.has_shard, gradient.has_partial};
     gradient.has_shard = gradient.has_shard || completes;
     gradient.has_partial = !completes;
-    gradient.reduced_by = launch(unit, plan, synchronizes);
-    WEFT_TRY(space_->mark(reduced_at_[gradient.whole.data()]));
-    if (!gradient.has_own_whole) reducing_.push_back({gradient.reduced_by, std::move(gradient.whole)});
+    WEFT_TRY(launch(unit, plan, synchronizes));
+    if (!gradient.has_own_whole) reducing_.push_back({gradient.read_by, std::move(gradient.whole)});
     return ok();
 }
 
-LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan, bool synchronizes) {
+Status UnitGradients::launch(Unit& unit, const ReductionPlan& plan, bool synchronizes) {
     elements_ += elements_of(unit);
     traffic_ += reduction_.traffic(unit);
-    return queue_->add([this, &unit, plan, synchronizes, whole = unit.gradient.whole.data()]() -> Status {
+    std::byte* const whole = unit.gradient.whole.data();
+    const bool staged = staging_bytes(unit) > 0 && shard_bytes(unit) > 0;
+    if (staged) {
+        unit.gradient.read_by = queue_->add([this, &unit, whole] { return reduction_.stage(unit, whole, staging_); });
+        WEFT_TRY(space_->mark(read_at_[whole]));
+    }
+    const auto reduced_by = queue_->add([this, &unit, plan, synchronizes, whole]() -> Status {
         const auto kind = synchronizes ? UnitCall::Kind::reduce : UnitCall::Kind::reduce_and_accumulate;
         WEFT_TRY(check_order(groups_->all(), {kind, int(&unit - units_->data())}));
         if (shard_bytes(unit) == 0) return ok();
@@ -137,6 +152,9 @@ LaunchQueue::Ticket UnitGradients::launch(Unit& unit, const ReductionPlan& plan,
                 replica_queue_->add([this, &unit, plan] { return reduction_.over_replicas(unit, plan); });
         return ok();
     });
+    if (staged) return ok();
+    unit.gradient.read_by = reduced_by;
+    return space_->mark(read_at_[whole]);
 }
 
 Status UnitGradients::finish() {

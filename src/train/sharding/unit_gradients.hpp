@@ -46,10 +46,10 @@ class UnitGradients {
     Status take(Unit& unit);
     // Of whole gradients and of sums that no later iteration needs.
     void discard();
-    // Takes memory back from reductions that have ended.
+    // Takes memory back that reductions have read.
     void reclaim();
     // `synchronizes` is as the caller said it, also where the plan synchronizes because there are no replicas.
-    LaunchQueue::Ticket launch(Unit& unit, const ReductionPlan& plan, bool synchronizes);
+    Status launch(Unit& unit, const ReductionPlan& plan, bool synchronizes);
 
     struct Reducing {
         LaunchQueue::Ticket ticket;
@@ -64,10 +64,12 @@ class UnitGradients {
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
     BufferPool wholes_;
+    int buffers_ = 0;  // of it
     UnitReduction reduction_;
-    std::vector<Reducing> reducing_;                                       // in the order of the launches
-    std::map<const std::byte*, std::unique_ptr<StreamPlace>> reduced_at_;  // of memory for whole gradients, on a device
-    uint64_t elements_ = 0;                                                // that were reduced
+    std::vector<Reducing> reducing_;  // in the order of the launches
+    std::map<const std::byte*, std::unique_ptr<StreamPlace>>
+        read_at_;            // when a reduction has read a whole gradient, on a device
+    uint64_t elements_ = 0;  // that were reduced
     Traffic traffic_;
     std::unique_ptr<LaunchQueue> replica_queue_;  // null without replicas. Its thread uses the others
 };

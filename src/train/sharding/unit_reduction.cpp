@@ -53,9 +53,8 @@ bool UnitReduction::in_place(const Unit& unit, const ReductionPlan& plan) {
 }
 
 Status UnitReduction::over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient,
-                                  std::byte* staging) {
+                                  const std::byte* staging) {
     const bool staged = staging_bytes(unit) > 0;
-    if (staged) WEFT_TRY(stage(unit, gradient, staging));
     if (!in_place(unit, plan)) WEFT_TRY(sum_.back());
     const std::byte* const source = staged ? staging : gradient;
     if (!groups_->has_replicas()) {
@@ -192,8 +191,8 @@ Status UnitReduction::divide_after(const Unit& unit, std::byte* shard) {
     for (const Segment& segment : unit.forms.reduced.segments()) {
         const double after = division(segment.type).after;
         if (after == 1) continue;
-        WEFT_TRY(space_->divide(shard + segment.shard_offsets[size_t(rank)], segment.counts[size_t(rank)], segment.type,
-                                after));
+        WEFT_TRY(space_->scale(shard + segment.shard_offsets[size_t(rank)], segment.counts[size_t(rank)], segment.type,
+                               1, after));
     }
     return ok();
 }

@@ -14,7 +14,7 @@ struct ReductionPlan {
     bool adds_gradient = false, adds_partial = false;
 };
 
-// over_shards() belongs to the thread of the shard group's launches, and over_replicas() to that of the replicas'. The
+// stage() and over_shards() belong to the thread of the shard group's launches, and over_replicas() to that of the replicas'. The
 // space and the groups must outlive it.
 class UnitReduction {
   public:
@@ -27,9 +27,11 @@ class UnitReduction {
     // Of over_shards(), if each part goes to its rank by itself.
     Traffic traffic(const Unit& unit) const;
 
-    // The sum over the shard group. `staging` is memory of staging_bytes(). Without
-    // replicas it completes the gradient shard.
-    Status over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient, std::byte* staging);
+    // Before over_shards(), if a unit has staging_bytes(): converts the gradient, and orders it by ranks and types, with
+    // zeros as padding. over_shards() does not read the gradient then.
+    Status stage(const Unit& unit, const std::byte* gradient, std::byte* staging);
+    // The sum over the shard group. Without replicas it completes the gradient shard.
+    Status over_shards(Unit& unit, const ReductionPlan& plan, const std::byte* gradient, const std::byte* staging);
     // The rest, if there are replicas and the plan synchronises.
     Status over_replicas(Unit& unit, const ReductionPlan& plan);
 
@@ -37,8 +39,6 @@ class UnitReduction {
     GradientDivision division(weftDataType_t type) const;
     Status reduce_to(const Unit& unit, const std::byte* source, bool staged, std::byte* shard);
     Status reduce_quantized(const Unit& unit, const std::byte* source, bool staged, std::byte* shard);
-    // Converts the gradient, and orders it by ranks and types, with zeros as padding.
-    Status stage(const Unit& unit, const std::byte* gradient, std::byte* staging);
     Status divide_after(const Unit& unit, std::byte* shard);
     // to += from
     Status add(const UnitLayout& layout, std::byte* to, const std::byte* from);

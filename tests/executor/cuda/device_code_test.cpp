@@ -15,11 +15,13 @@ TEST_CASE("each family of kernels is a fatbin in the library", "[cuda]") {
     if (std::string(device_code_targets()).empty()) {
         CHECK(device_code().empty());
         CHECK(optimizer_code() == nullptr);
+        CHECK(hook_code() == nullptr);
         WARN("built without device code");
         return;
     }
     std::vector<DeviceCode> all(device_code().begin(), device_code().end());
     all.push_back(*optimizer_code());
+    all.push_back(*hook_code());
     std::set<const std::byte*> begins;
     for (const DeviceCode& code : all) {
         INFO(code.name);

@@ -3,11 +3,12 @@
 // when the library is loaded. Semicolons separate the statements.
 //
 // The world. The first `device` replaces the default devices fake0 and fake1.
-//   `device NAME`: a device with one port.
+//   `device NAME [PORTS]`: a device with one port, or so many. The other statements call its port 2 NAME:2.
+//   `no_devices`: removes all. None may be open.
 //   `layer NAME 1|2`: InfiniBand (LID 1 and up), Ethernet.
-//   `mtu NAME 1..5`: the active MTU.
+//   `mtu NAME 1..5`: the active MTU. `speed NAME WIDTH SPEED`: as in ibv_port_attr. `grh NAME 0|1`: requires a GRH.
 //   `gid NAME INDEX GROUPS TYPE IFINDEX`: "fe80:0000:...", 0 InfiniBand, 1 RoCE v1, 2 RoCE v2. Replaces the row.
-//   `no_gids NAME`: an empty table.
+//   `no_gids NAME`: an empty table. `refuse_gid NAME INDEX ERRNO`: no address is made with this GID.
 //   `pkey NAME INDEX VALUE`: a partition key.
 //   `max_qp N; max_inline N; memlock BYTES; dma_buf ERRNO; ece ERRNO; fork STATUS`: limits and answers.
 // Order and time.

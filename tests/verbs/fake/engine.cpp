@@ -119,22 +119,27 @@ void Engine::remove(Region& region) {
 int Engine::check(const Pair& pair, const abi::PairAttributes& attributes, int mask) const {
     const auto has = [&](int bits) { return (mask & bits) == bits; };
     const int now = pair.now;
-    const Port& port = fake(pair.context).of->port;
+    Device& device = *fake(pair.context).of;
     switch (attributes.state) {
         case state::reset: return 0;
         case state::error: return now == state::reset ? EINVAL : 0;
         case state::init:
             if (now != state::reset && now != state::init) return EINVAL;
             if (!has(attribute::pkey_index | attribute::port | attribute::access)) return EINVAL;
-            return attributes.times.port_num == 1 && port.keys.count(attributes.pkey_index[0]) > 0 ? 0 : EINVAL;
+            return device.has_port(attributes.times.port_num) &&
+                           device.port(attributes.times.port_num).keys.count(attributes.pkey_index[0]) > 0
+                       ? 0
+                       : EINVAL;
         case state::ready_to_receive: {
             if (now != state::init) return EINVAL;
             if (!has(attribute::address | attribute::path_mtu | attribute::dest_qp_num | attribute::rq_psn |
                      attribute::max_dest_rd_atomic | attribute::min_rnr_timer))
                 return EINVAL;
             const abi::Address& address = attributes.address[0];
-            if (attributes.mtu < 1 || attributes.mtu > port.mtu || address.port_num != 1) return EINVAL;
-            if (!address.is_global) return port.layer == verbs::link_ethernet ? EINVAL : 0;
+            if (address.port_num != pair.attributes.times.port_num) return EINVAL;
+            const Port& port = port_of(pair);
+            if (attributes.mtu < 1 || attributes.mtu > port.mtu) return EINVAL;
+            if (!address.is_global) return port.layer == verbs::link_ethernet || port.grh_required ? EINVAL : 0;
             const auto gid = port.gids.find(address.grh.sgid_index);
             if (gid == port.gids.end()) return EINVAL;
             return is_ipv4(gid->second.gid) == is_ipv4(address.grh.dgid) ? 0 : EINVAL;
@@ -175,7 +180,10 @@ int Engine::modify(Pair& pair, const abi::PairAttributes& attributes, int mask) 
     abi::PairAttributes& known = pair.attributes;
     switch (attributes.state) {
         case state::reset: reset(pair); break;
-        case state::init: known.access = attributes.access; break;
+        case state::init:
+            known.access = attributes.access;
+            known.times.port_num = attributes.times.port_num;
+            break;
         case state::ready_to_receive:
             known.address[0] = attributes.address[0];
             known.numbers.dest_qp_num = attributes.numbers.dest_qp_num;
@@ -199,12 +207,12 @@ int Engine::modify(Pair& pair, const abi::PairAttributes& attributes, int mask) 
     return 0;
 }
 
-void Engine::set_port(Device& device, bool up) {
+void Engine::set_port(Device& device, int number, bool up) {
     std::lock_guard held(mutex_);
-    if (device.port.up.exchange(up) == up) return;
+    if (device.port(number).up.exchange(up) == up) return;
     for (Context* context : contexts_)
         if (context->of == &device)
-            raise(*context, {{.port = 1}, up ? verbs::event::port_active : verbs::event::port_error});
+            raise(*context, {{.port = number}, up ? verbs::event::port_active : verbs::event::port_error});
 }
 
 void Engine::raise_event(Device& device, int type, uint32_t number) {

@@ -36,15 +36,19 @@ namespace abi = verbs::abi;
 int64_t now_us();
 
 struct Port {
-    std::atomic<bool> up{true};
+    std::atomic<bool> up{true}, grh_required{false};
     int mtu = 5, layer = verbs::link_ethernet;
     uint16_t lid = 0;
     std::map<int, abi::GidEntry> gids;
     std::map<int, uint16_t> keys{{0, 0xffff}};
+    std::map<int, int> refused;  // by index of a GID: the errno value of ibv_create_ah
+    int width = 2, speed = 128;  // as in abi::PortAttributes: 4 lanes of 100 Gb/s
 };
 
 struct Device : abi::DeviceRow {
-    Port port;
+    std::deque<Port> ports = std::deque<Port>(1);  // by number less 1
+    Port& port(int number) { return ports[size_t(number - 1)]; }
+    bool has_port(int number) const { return number >= 1 && size_t(number) <= ports.size(); }
     std::atomic<bool> removed{false};
 };
 
@@ -55,6 +59,8 @@ struct World {
     // The errno value that a call of this name must fail with, or 0. Counts the call.
     int failing(const char* function);
     Device* find(const std::string& name);
+    // The port "mlx5_0:2", or port 1 of "mlx5_0", and its number; null: there is none.
+    Port* find_port(const std::string& name, int& number);
     uint64_t random(uint64_t below);
 
     std::mutex mutex;
@@ -89,6 +95,7 @@ struct World {
     World();
     bool statement(const std::string& text);
     bool device_statement(const std::string& what, std::istream& words);
+    bool port_statement(const std::string& what, Port& port, int number, std::istream& words);
     bool fault_statement(const std::string& what, std::istream& words);
 };
 
@@ -258,7 +265,7 @@ class Engine {
     void add(Region& region);
     void remove(Region& region);
     int modify(Pair& pair, const abi::PairAttributes& attributes, int mask);
-    void set_port(Device& device, bool up);
+    void set_port(Device& device, int number, bool up);
     void raise_event(Device& device, int type, uint32_t pair);
     void remove_device(Device& device);
     // Something was posted.
@@ -314,6 +321,11 @@ class Engine {
     uint32_t next_pair_ = 0, next_key_ = 1;
     int64_t sleep_us_ = 0;
 };
+
+// The port that the pair uses; port 1 before INIT.
+inline Port& port_of(const Pair& pair) {
+    return fake(pair.context).of->port(std::max<int>(1, pair.attributes.times.port_num));
+}
 
 inline constexpr uint32_t remote_key = 1u << 31;  // of an rkey, so that the two kinds of keys are not confused
 

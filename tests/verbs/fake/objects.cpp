@@ -169,18 +169,18 @@ int ibv_query_device(abi::Context* context, abi::DeviceAttributes* attributes) {
     if (const int error = refusal("ibv_query_device", context)) return error;
     *attributes = {};
     std::snprintf(attributes->firmware, sizeof attributes->firmware, "fake");
-    attributes->node_guid[7] = attributes->system_guid[7] = uint8_t(fake(context).of->port.lid);
+    attributes->node_guid[7] = attributes->system_guid[7] = uint8_t(fake(context).of->port(1).lid);
     attributes->limits = {UINT64_MAX, 4'096,   0x77657f, 1,       1,      World::get().max_qp, 8'192, 0, 8, 8,
                           1 << 16,    1 << 16, 1 << 20,  1 << 16, {16, 0}};
     attributes->keys_most = 16;
-    attributes->ports = 1;
+    attributes->ports = uint8_t(fake(context).of->ports.size());
     return 0;
 }
 int ibv_query_port(abi::Context* context, uint8_t number, abi::PortAttributes* attributes) {
     if (const int error = refusal("ibv_query_port", context)) return error;
-    if (number != 1) return EINVAL;
     std::lock_guard held(World::get().mutex);
-    const Port& port = fake(context).of->port;
+    if (!fake(context).of->has_port(number)) return EINVAL;
+    const Port& port = fake(context).of->port(number);
     *attributes = {};
     attributes->state = port.up ? 4 : 1;
     attributes->mtu_most = 5;
@@ -189,36 +189,42 @@ int ibv_query_port(abi::Context* context, uint8_t number, abi::PortAttributes* a
     attributes->message_bytes_most = 1u << 31;
     attributes->keys = uint16_t(port.keys.rbegin()->first + 1);
     attributes->lid = port.layer == verbs::link_infiniband ? port.lid : uint16_t(0);
-    attributes->width = 2;
-    attributes->speed = 128;
+    attributes->width = uint8_t(port.width);
+    attributes->speed = uint8_t(port.speed);
     attributes->physical_state = port.up ? 5 : 3;
     attributes->link_layer = uint8_t(port.layer);
+    attributes->flags = port.grh_required ? verbs::grh_required : 0;
     return 0;
 }
 int ibv_query_gid(abi::Context* context, uint8_t number, int index, uint8_t* gid) {
     if (refusal("ibv_query_gid", context) != 0) return -1;
     std::lock_guard held(World::get().mutex);
-    const auto& gids = fake(context).of->port.gids;
+    if (!fake(context).of->has_port(number)) return -1;
+    const auto& gids = fake(context).of->port(number).gids;
     const auto found = gids.find(index);
-    if (number != 1 || found == gids.end()) return -1;
+    if (found == gids.end()) return -1;
     memcpy(gid, found->second.gid, 16);
     return 0;
 }
 ssize_t _ibv_query_gid_table(abi::Context* context, abi::GidEntry* entries, size_t most, uint32_t, size_t bytes) {
     if (const int error = refusal("_ibv_query_gid_table", context)) return -error;
     std::lock_guard held(World::get().mutex);
-    const auto& gids = fake(context).of->port.gids;
-    if (bytes != sizeof *entries || most < gids.size()) return -EINVAL;
-    ssize_t count = 0;
-    for (const auto& row : gids) entries[count++] = row.second;
-    return count;
+    if (bytes != sizeof *entries) return -EINVAL;
+    size_t count = 0;
+    for (const Port& port : fake(context).of->ports)
+        for (const auto& row : port.gids) {
+            if (count == most) return -EINVAL;
+            entries[count++] = row.second;
+        }
+    return ssize_t(count);
 }
 int ibv_query_pkey(abi::Context* context, uint8_t number, int index, uint16_t* key) {
     if (refusal("ibv_query_pkey", context) != 0) return -1;
     std::lock_guard held(World::get().mutex);
-    const auto& keys = fake(context).of->port.keys;
+    if (!fake(context).of->has_port(number)) return -1;
+    const auto& keys = fake(context).of->port(number).keys;
     const auto found = keys.find(index);
-    if (number != 1 || found == keys.end()) return -1;
+    if (found == keys.end()) return -1;
     *key = __builtin_bswap16(found->second);
     return 0;
 }
@@ -230,6 +236,26 @@ abi::Domain* ibv_alloc_pd(abi::Context* context) {
 }
 int ibv_dealloc_pd(abi::Domain* domain) {
     delete domain;
+    --World::get().objects;
+    return 0;
+}
+
+// An address: a copy of what it was made of.
+abi::AddressHandle* ibv_create_ah(abi::Domain* domain, abi::Address* address) {
+    if (const int error = refusal("ibv_create_ah", domain->context)) return failed<abi::AddressHandle>(error);
+    std::lock_guard held(World::get().mutex);
+    Device& device = *fake(domain->context).of;
+    if (!device.has_port(address->port_num)) return failed<abi::AddressHandle>(EINVAL);
+    Port& port = device.port(address->port_num);
+    const int index = address->grh.sgid_index;
+    if (address->is_global && port.gids.count(index) == 0) return failed<abi::AddressHandle>(EINVAL);
+    if (const auto found = port.refused.find(index); address->is_global && found != port.refused.end())
+        return failed<abi::AddressHandle>(found->second);
+    ++World::get().objects;
+    return reinterpret_cast<abi::AddressHandle*>(new abi::Address(*address));
+}
+int ibv_destroy_ah(abi::AddressHandle* handle) {
+    delete reinterpret_cast<abi::Address*>(handle);
     --World::get().objects;
     return 0;
 }

@@ -34,7 +34,7 @@ bool Engine::send_some(Pair& pair, int64_t now) {
         return false;
     }
     const int down = World::get().down_status;
-    if (down != 0 && !fake(pair.context).of->port.up) {
+    if (down != 0 && !port_of(pair).up) {
         fail(pair, down);
         return true;
     }

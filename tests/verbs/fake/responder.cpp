@@ -21,7 +21,7 @@ bool overlap(const Piece& one, const Piece& other) {
 
 void Engine::deliver(const Pair& pair, const Message& message) {
     const Device& device = *fake(pair.context).of;
-    if (!device.port.up || device.removed) return;
+    if (!port_of(pair).up || device.removed) return;
     if (Wire::slot_of(message.header.target) == wire_->slot())
         arrived_.push_back(message);
     else
@@ -33,7 +33,7 @@ void Engine::handle(const Message& message) {
     if (found == pairs_.end()) return;
     Pair& pair = *found->second;
     const Device& device = *fake(pair.context).of;
-    if (!device.port.up || device.removed || pair.attributes.numbers.dest_qp_num != message.header.source) return;
+    if (!port_of(pair).up || device.removed || pair.attributes.numbers.dest_qp_num != message.header.source) return;
     if (message.header.kind != Kind::request)
         handle_answer(pair, message);
     else if ((pair.now == verbs::state::ready_to_receive || pair.now == verbs::state::ready_to_send) &&
@@ -43,7 +43,7 @@ void Engine::handle(const Message& message) {
 
 // Whether the receiving port has the address to which the message goes.
 bool Engine::reachable(const Pair& pair, const Header& header) const {
-    const Port& port = fake(pair.context).of->port;
+    const Port& port = port_of(pair);
     if (!header.global) return header.lid == port.lid;
     std::lock_guard held(World::get().mutex);
     return std::any_of(port.gids.begin(), port.gids.end(),

@@ -1,7 +1,9 @@
 // world.cpp: the statements of api.hpp.
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -12,17 +14,29 @@ namespace weft::internal::test::fake_ibverbs {
 
 namespace {
 
-abi::GidEntry gid_row(const std::string& text, int index, uint32_t type, uint32_t interface) {
+abi::GidEntry gid_row(const std::string& text, int port, int index, uint32_t type, uint32_t interface) {
     abi::GidEntry entry{};
     std::string digits = text;
     std::erase(digits, ':');
     for (size_t i = 0; i < 16 && 2 * i + 1 < digits.size(); ++i)
         entry.gid[i] = uint8_t(std::stoi(digits.substr(2 * i, 2), nullptr, 16));
     entry.index = uint32_t(index);
-    entry.port = 1;
+    entry.port = uint32_t(port);
     entry.type = type;
     entry.interface = interface;
     return entry;
+}
+
+// As a port of RoCE has them: link-local and IPv4, each for both versions. Each device has its own subnet.
+void set_port(Port& port, int number, int device) {
+    port.lid = uint16_t(device + 1 + 64 * (number - 1));
+    char link_local[48], ipv4[48];
+    snprintf(link_local, sizeof link_local, "fe80:0000:0000:0000:0000:00ff:fe00:%04x", unsigned(port.lid));
+    snprintf(ipv4, sizeof ipv4, "0000:0000:0000:0000:0000:ffff:0a4d:%04x", unsigned(256 * device + number));
+    port.gids = {{0, gid_row(link_local, number, 0, 1, 1)},
+                 {1, gid_row(link_local, number, 1, 2, 1)},
+                 {2, gid_row(ipv4, number, 2, 1, 1)},
+                 {3, gid_row(ipv4, number, 3, 2, 1)}};
 }
 
 std::unique_ptr<Device> make_device(const std::string& name, size_t number) {
@@ -31,15 +45,7 @@ std::unique_ptr<Device> make_device(const std::string& name, size_t number) {
     strncpy(device->name, name.c_str(), sizeof device->name - 1);
     strncpy(device->file, ("uverbs" + std::to_string(number)).c_str(), sizeof device->file - 1);
     strncpy(device->device_path, ("/sys/class/infiniband/" + name).c_str(), sizeof device->device_path - 1);
-    device->port.lid = uint16_t(number + 1);
-    // As a device of RoCE has them: link-local and IPv4, each for both versions.
-    char link_local[48], ipv4[48];
-    snprintf(link_local, sizeof link_local, "fe80:0000:0000:0000:0000:00ff:fe00:%04x", unsigned(number + 1));
-    snprintf(ipv4, sizeof ipv4, "0000:0000:0000:0000:0000:ffff:0a4d:%04x", unsigned(256 * number + 1));
-    device->port.gids = {{0, gid_row(link_local, 0, 1, 1)},
-                         {1, gid_row(link_local, 1, 2, 1)},
-                         {2, gid_row(ipv4, 2, 1, 1)},
-                         {3, gid_row(ipv4, 3, 2, 1)}};
+    set_port(device->port(1), 1, int(number));
     return device;
 }
 
@@ -157,36 +163,72 @@ bool World::statement(const std::string& text) {
     return device_statement(what, words) || fault_statement(what, words);
 }
 
+Port* World::find_port(const std::string& name, int& number) {
+    const size_t colon = name.find(':');
+    number = colon == std::string::npos ? 1 : std::atoi(name.c_str() + colon + 1);
+    Device* device = find(name.substr(0, colon));
+    return device != nullptr && device->has_port(number) ? &device->port(number) : nullptr;
+}
+
 bool World::device_statement(const std::string& what, std::istream& words) {
     std::string name;
     if (what == "device") {
+        int ports = 1;
         words >> name;
+        if (words.fail()) return false;
+        words >> ports;
         std::lock_guard held(mutex);
         if (std::exchange(default_devices, false)) devices.clear();
         devices.push_back(make_device(name, devices.size()));
-        return !words.fail();
+        Device& made = *devices.back();
+        while (int(made.ports.size()) < ports) {
+            made.ports.emplace_back();
+            set_port(made.ports.back(), int(made.ports.size()), int(devices.size() - 1));
+        }
+        return ports >= 1;
     }
-    if (what != "layer" && what != "mtu" && what != "gid" && what != "no_gids" && what != "pkey") return false;
+    if (what == "no_devices") {
+        if (objects != 0) misuse("no_devices, while one is open");
+        std::lock_guard held(mutex);
+        devices.clear();
+        default_devices = false;
+        return true;
+    }
+    constexpr const char* known[] = {"layer", "mtu", "speed", "grh", "gid", "no_gids", "refuse_gid", "pkey"};
+    if (std::find(std::begin(known), std::end(known), what) == std::end(known)) return false;
     words >> name;
     std::lock_guard held(mutex);
-    Device* device = find(name);
-    if (device == nullptr) return false;
     int number = 0;
+    Port* port = find_port(name, number);
+    return port != nullptr && port_statement(what, *port, number, words);
+}
+
+bool World::port_statement(const std::string& what, Port& port, int number, std::istream& words) {
+    int index = 0;
     if (what == "layer") {
-        words >> device->port.layer;
+        words >> port.layer;
     } else if (what == "mtu") {
-        words >> device->port.mtu;
+        words >> port.mtu;
+    } else if (what == "speed") {
+        words >> port.width >> port.speed;
+    } else if (what == "grh") {
+        words >> index;
+        port.grh_required = index != 0;
     } else if (what == "no_gids") {
-        device->port.gids.clear();
+        port.gids.clear();
+    } else if (what == "refuse_gid") {
+        int error = 0;
+        words >> index >> error;
+        port.refused[index] = error;
     } else if (what == "pkey") {
         uint32_t value = 0;
-        words >> number >> std::hex >> value;
-        device->port.keys[number] = uint16_t(value);
+        words >> index >> std::hex >> value;
+        port.keys[index] = uint16_t(value);
     } else {
         std::string groups;
         uint32_t type = 0, interface = 0;
-        words >> number >> groups >> type >> interface;
-        device->port.gids[number] = gid_row(groups, number, type, interface);
+        words >> index >> groups >> type >> interface;
+        port.gids[index] = gid_row(groups, number, index, type, interface);
     }
     return !words.fail();
 }
@@ -220,12 +262,13 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
     } else if (what == "port" || what == "remove" || what == "event") {
         std::string state;
         words >> name;
-        Device* device = find(name);
-        if (device == nullptr) return false;
+        int port = 1;
+        Device* device = find(name.substr(0, name.find(':')));
+        if (device == nullptr || find_port(name, port) == nullptr) return false;
         if (what == "port") {
             words >> state;
             if (state != "up" && state != "down") return false;
-            Engine::get().set_port(*device, state == "up");
+            Engine::get().set_port(*device, port, state == "up");
         } else if (what == "remove") {
             Engine::get().remove_device(*device);
         } else {

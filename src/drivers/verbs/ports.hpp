@@ -1,0 +1,42 @@
+// ports.hpp: the RDMA ports of this host, and which of them the user's settings admit, with the reason for the others.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/drivers/verbs/context.hpp"
+#include "src/drivers/verbs/settings.hpp"
+
+namespace weft::internal::verbs {
+
+// A port, or a device that does not answer (number 0). A value.
+struct IbPort {
+    std::string device = {};  // "mlx5_0"
+    int number = 0;
+    int state = 0;  // as in abi::PortAttributes
+    int link_layer = 0;
+    int mtu = 0;    // the active one, 1 (256 bytes) to 5 (4,096 bytes)
+    int mbps = -1;  // of all lanes; -1: unknown
+    uint16_t lid = 0;
+    bool needs_grh = false;
+    std::vector<PortGid> gids = {};
+    std::vector<uint16_t> pkeys = {};     // by index, 0: none
+    int global_traffic_class = -1;        // of the whole port, which overrides that of queue pairs; -1: none
+    DeviceWish wish = {};                 // its rail and plane in WEFT_IB_DEVICES
+    int pkey_index = 0;                   // by admit_ports()
+    std::string why_not = {};             // not empty: it is not used, for this reason
+    std::vector<std::string> notes = {};  // what may make it slow, or not work
+
+    std::string name() const;     // "mlx5_0:1"
+    std::string summary() const;  // "RoCE, 100 Gb/s, MTU 4096, 4 GIDs"
+    bool usable() const { return why_not.empty(); }
+};
+
+// Opens each device and closes it, which takes milliseconds. Makes an address with each GID of RoCE, so that one whose
+// network device is gone or in another namespace is known.
+std::vector<IbPort> read_ports(const DeviceList& devices);
+// Sets why_not, notes, wish and pkey_index. A pure function. option.names: WEFT_IB_DEVICES names no device here.
+// option.value: a used port lacks the GID index or the partition key that a variable of Weft's names.
+Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports);
+
+}  // namespace weft::internal::verbs

@@ -1,0 +1,34 @@
+// network_kinds.hpp: the costs of networks between hosts that RDMA devices drive: a table by generation. Values.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "src/schedule/layout.hpp"
+
+namespace weft::internal {
+
+struct NetworkKind {
+    const char* name;    // "ndr", "roce-400"
+    const char* source;  // of the efficiency
+    bool infiniband;
+    int mbps;           // line rate of a port of four lanes
+    double latency_us;  // of a short message from memory to memory, between idle ranks
+    double message_us;  // processor time of a message at both ends together
+    double efficiency;  // of long messages: payload over line rate
+    double us_per_byte(int64_t of_mbps) const { return 8 / (double(of_mbps) * efficiency); }
+};
+
+// By class, then by speed.
+std::span<const NetworkKind> network_kinds();
+std::string network_kind_names();  // "edr, hdr, ..."
+// null: there is no such kind.
+const NetworkKind* find_network_kind(std::string_view name);
+// The fastest kind that is not faster than the port, or the slowest of the class.
+const NetworkKind& network_kind_of(bool infiniband, int64_t mbps);
+
+// The costs with this network between the hosts. `mbps`: of each port, if it is not the kind's line rate; 0: it is.
+LinkCosts over_network(LinkCosts costs, const NetworkKind& kind, int64_t mbps = 0);
+
+}  // namespace weft::internal

@@ -1,0 +1,86 @@
+// verbs_jobs_test.cpp: jobs of several simulated hosts over the fake libibverbs, with RDMA missing or failing, too.
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/subprocess.hpp"
+
+namespace weft::internal::test {
+namespace {
+
+struct VerbsJob {
+    std::string said, log;
+    int count(const std::string& text) const {
+        int found = 0;
+        for (size_t at = said.find(text); at != std::string::npos; at = said.find(text, at + 1)) ++found;
+        return found;
+    }
+};
+VerbsJob verbs_job(int ranks, std::vector<std::string> variables) {
+    variables.push_back("WEFT_TRANSPORTS=^shm");
+    variables.push_back("WEFT_DEBUG=INFO");
+    variables.push_back(std::string("WEFT_VERBS_LIBRARY=") + FAKE_IBVERBS_LIBRARY);
+    const ProcessResult result =
+        run({WEFT_COMMAND, "run", "--no-kill", "-n", std::to_string(ranks), PLUGIN_WORKER}, std::move(variables));
+    return {"\n" + result.output, result.error};
+}
+
+}  // namespace
+
+TEST_CASE("collectives and messages between hosts go over verbs", "[verbs]") {
+    const int ranks = GENERATE(2, 3);
+    const VerbsJob done = verbs_job(ranks, {"FAKE_IBVERBS=hold 100; late 50"});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == ranks);
+    CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && Catch::Contains("fake0:1 GID 3 10.77.0.1"));
+    CHECK_THAT(done.log, !Catch::Contains("over tcp, channel"));
+}
+
+TEST_CASE("if one rank has no RDMA, both use tcp, and a warning says why", "[verbs]") {
+    const std::string only = GENERATE("0", "1");
+    const VerbsJob done = verbs_job(2, {"ONLY_RANK=" + only});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    CHECK_THAT(done.log, Catch::Contains("WARN") && Catch::Contains("over tcp, because"));
+}
+
+TEST_CASE("hosts without an active port use tcp", "[verbs]") {
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=port fake0 down; port fake1 down"});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    CHECK_THAT(done.log, Catch::Contains("over tcp, channel"));
+}
+
+TEST_CASE("without memory that may be pinned every rank returns an error that says what to do", "[verbs]") {
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=memlock 65536"});
+    INFO(done.said << done.log);
+    CHECK(done.count(": verbs.memlock: ") == 2);
+    CHECK(done.count("ulimit -l unlimited") == 2);
+}
+
+TEST_CASE("a request that fails is an error on every rank", "[verbs]") {
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=complete 12 40"});
+    INFO(done.said << done.log);
+    CHECK(done.count("\nrank 0: ") == 1);
+    CHECK(done.count("\nrank 1: ") == 1);
+    CHECK(done.count(": ok") == 0);
+    CHECK_THAT(done.said, Catch::Contains("verbs.completion"));
+}
+
+// Not rank 0: without the root, ranks that wait for each other only may learn of it late.
+TEST_CASE("if a rank is killed, the other ranks return an error that names it", "[verbs]") {
+    const VerbsJob done = verbs_job(3, {"KILLED_RANK=2"});
+    INFO(done.said << done.log);
+    CHECK(done.count("\nrank 2: ") == 0);
+    CHECK(done.count(": host.lost: ") == 2);
+    CHECK(done.count("rank 2 (pid ") >= 2);
+}
+
+TEST_CASE("a link that goes down is told in the log, and is an error on every rank", "[verbs]") {
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=down_status 2; after 40 port fake0 down"});
+    INFO(done.said << done.log);
+    CHECK(done.count("\nrank 0: verbs.") == 1);
+    CHECK(done.count("\nrank 1: verbs.") == 1);
+    CHECK_THAT(done.log, Catch::Contains("port 1 of fake0: the link is down"));
+}
+
+}  // namespace weft::internal::test

@@ -1,0 +1,209 @@
+# scenarios.sh: the scenarios of tests/rdma/run on two hosts with Soft-RoCE. Sourced, here and in the virtual machine.
+#
+# A scenario is a function scenario_NAME and a word in one of the lists below. It runs outside both hosts; `on 0 COMMAND`
+# runs a command on host 0. Status 0 passes, 77 skips, all others fail. v0 and v1 are the ends of the first wire, v2 and
+# v3 of the second. $build is the build folder. The names of shell functions and lists are the interface.
+# Limits, for a scenario that hangs.
+seconds_of() { # seconds_of SCENARIO
+    case $1 in
+        jobs_kills) echo $((60 + 15 * ${RDMA_KILLS:-10})) ;;
+        *) echo 120 ;;
+    esac
+}
+with_one_rail=(devices ping_pong loss reordering link gids memory_limit no_device
+    jobs jobs_loss jobs_link_flap jobs_kills jobs_memory_limit)
+with_two_rails=(two_rails jobs_two_rails)
+
+# Checks. Each says what was wrong.
+wrong() { echo "FAIL: $*"; return 1; }
+says() { # says TEXT COMMAND...: the command's output has the text (a regular expression).
+    local text=$1 output
+    shift
+    output=$("$@" 2>&1)
+    grep -Eq -- "$text" <<<"$output" || { printf '%s\n' "$output" | tail -n 40; wrong "\`$*\` does not say: $text"; }
+}
+rdma_of() { on "$1" env "${@:2}" weft info | sed -n '/^RDMA/,/^Transports/p'; } # rdma_of HOST [VARIABLE=VALUE]...
+
+# Ends what an earlier scenario did to the wires.
+settle() {
+    local port
+    for port in v0 v1 v2 v3; do
+        [ -e "/sys/class/net/$port" ] || continue
+        tc qdisc del dev $port root 2>/dev/null
+        ip link set $port up
+    done
+    active 0
+}
+# active RAIL: waits until both ports of the rail carry traffic.
+active() {
+    local try device
+    for device in rxe$((2 * $1)) rxe$((2 * $1 + 1)); do
+        for ((try = 0; try < 100; ++try)); do
+            [[ $(</sys/class/infiniband/$device/ports/1/state) != *ACTIVE* ]] || continue 2
+            sleep 0.1
+        done
+        wrong "$device does not come up" || return 1
+    done
+}
+
+# ping_pong [MESSAGES [BYTES]]: between the hosts, through the driver, with the data checked.
+ping_pong() {
+    local meet
+    meet=$(mktemp -d) || return 1
+    on 0 "$build/tests/verbs/verbs_ping_pong" "" "" 0 "$meet" "$@" &
+    on 1 "$build/tests/verbs/verbs_ping_pong" "" "" 1 "$meet" "$@" || { wait $!; return 1; }
+    wait $!
+}
+
+scenario_devices() {
+    local host
+    for host in 0 1; do
+        says "^  rxe$host:1 +RoCE, .*MTU 4096" rdma_of $host || return
+        ! rdma_of $host | grep "rxe$((1 - host))" || wrong "host $host lists the other's device" || return
+        says "a rank here +rxe$host:1, the only one" rdma_of $host || return
+    done
+    # The hosts do not see the network devices.
+    says 'in another network namespace' rdma_of 0 || return
+    says 'mean rxe[01]\?' on 0 env WEFT_IB_DEVICES=rxy0 weft info || return
+    says 'rxe0:1 has no GID of index 77; it has index 0 fe80' on 0 env WEFT_IB_DEVICES=rxe0 WEFT_IB_GID_INDEX=77 weft info || return
+    says 'rxe0:1 has no partition key 0x8123; it has 0xffff' on 0 env WEFT_IB_DEVICES=rxe0 WEFT_IB_PKEY=0x8123 weft info || return
+    says 'not used +WEFT_IB_DISABLE' rdma_of 0 WEFT_IB_DISABLE=1
+}
+scenario_ping_pong() { ping_pong 200 4096; }
+scenario_loss() {
+    tc qdisc add dev v0 root netem loss 3% delay 1ms && ping_pong 100 4096
+}
+scenario_reordering() {
+    tc qdisc add dev v0 root netem delay 2ms reorder 25% && ping_pong 100 65536
+}
+scenario_link() {
+    ip link set v0 down
+    says 'rxe0:1 .*not used: the port is DOWN' rdma_of 0 || return
+    ip link set v0 up
+    active 0 && ping_pong 20
+}
+scenario_gids() {
+    local before
+    before=$(rdma_of 0 | grep -oE '[0-9]+ GIDs') || return
+    ip address add 10.77.9.1/24 dev v0
+    says "rxe0:1 .*, $((${before% *} + 1)) GIDs" rdma_of 0 || return
+    ip address del 10.77.9.1/24 dev v0
+    says "rxe0:1 .*, $before" rdma_of 0 && ping_pong 20
+}
+# Root may pin all memory as long as it has CAP_IPC_LOCK.
+limited() { prlimit --memlock=65536:65536 setpriv --bounding-set=-ipc_lock "$@"; }
+scenario_memory_limit() {
+    export -f limited
+    says 'RLIMIT_MEMLOCK of this process is 65536 bytes' on 0 bash -c 'limited weft info' || return
+    says 'verbs.memlock' on 0 bash -c 'limited "$build/tests/verbs/verbs_ping_pong" "" "" 0 "$PWD" 1 1048576'
+}
+# A container without the devices.
+scenario_no_device() {
+    says '/sys shows rxe.*/dev/infiniband is missing: start the container' on 0 unshare --mount bash -c '
+        mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && mknod -m 666 /dev/urandom c 1 9 && weft info'
+}
+scenario_two_rails() {
+    says '^  rxe0:1 +RoCE' rdma_of 0 && says '^  rxe2:1 +RoCE' rdma_of 0 || return
+    says 'a rank here +rxe2:1' rdma_of 0 WEFT_IB_DEVICES=^rxe0 || return
+    says 'rxe2:1 .*rail 1' rdma_of 0 WEFT_IB_DEVICES==rxe0:1:0,rxe2:1:1 || return
+    ip link set v0 down
+    says 'a rank here +rxe2:1' rdma_of 0
+}
+
+# Jobs of two hosts with the transport over verbs, which may not be built.
+needs_transport() {
+    on 0 weft info >info.txt
+    grep -Eq '^  verbs +yes' info.txt || { echo "the transport over verbs is not built"; exit 77; }
+}
+# job RANKS PROGRAM...: half of the ranks on each host. Leaves rank0.log and so on, and their statuses in $statuses.
+job_port=20100
+start_job() {
+    local ranks=$1 rank half
+    shift
+    half=$((ranks / 2)) job_port=$((job_port + 1)) ranks_running=()
+    for ((rank = 0; rank < ranks; ++rank)); do
+        on $((rank / half)) env WEFT_RANK=$rank WEFT_SIZE=$ranks WEFT_LOCAL_RANK=$((rank % half)) WEFT_LOCAL_SIZE=$half \
+            WEFT_ROOT_HOST=10.78.0.1 WEFT_ROOT_PORT=$job_port WEFT_SECRET=0123456789abcdef0123456789abcdef WEFT_DEBUG=INFO \
+            WEFT_SLEEP_US=50 "$@" >rank$rank.log 2>&1 &
+        ranks_running+=($!)
+    done
+}
+end_job() {
+    local each
+    statuses=()
+    for each in "${ranks_running[@]}"; do
+        wait "$each"
+        statuses+=($?)
+    done
+}
+# Waits until all ranks of the job have links.
+linked() {
+    local rank try
+    for ((rank = 0; rank < ${#ranks_running[@]}; ++rank)); do
+        for ((try = 0; try < 300; ++try)); do
+            ! grep -q ' links rank ' rank$rank.log || continue 2
+            sleep 0.2
+        done
+        tail -n 15 rank*.log
+        wrong "rank $rank makes no link" || return
+    done
+}
+job() { start_job "$@" && end_job; }
+# All ranks ended well, over verbs.
+job_is_right() {
+    [[ "${statuses[*]}" =~ ^(0\ ?)+$ ]] && grep -q 'over verbs' rank*.log && ! grep -q 'over tcp, channel' rank*.log && return
+    tail -n 15 rank*.log
+    wrong "statuses ${statuses[*]}, or another transport"
+}
+benchmark() { echo "$build/perf/${1}_perf" -b 8 -e 256K -f 32 -n 2 -w 1 -c 1; }
+
+scenario_jobs() {
+    local each
+    needs_transport
+    for each in all_reduce all_gather broadcast reduce_scatter alltoall; do
+        [ -x "$build/perf/${each}_perf" ] || continue
+        job 4 $(benchmark $each)
+        job_is_right || return
+    done
+}
+scenario_jobs_loss() {
+    needs_transport
+    tc qdisc add dev v0 root netem loss 1% delay 1ms reorder 10%
+    job 2 $(benchmark all_reduce) && job_is_right
+}
+# A flap that is shorter than the retries of a device breaks no connection.
+scenario_jobs_link_flap() {
+    needs_transport
+    start_job 2 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 400 -w 1 -c 1
+    linked || return
+    ip link set v0 down; sleep 0.2; ip link set v0 up
+    end_job
+    # A port that is down may fail a request at once, and then each rank says so.
+    [ "${statuses[*]}" = "0 0" ] || grep -q 'verbs\.' rank0.log rank1.log || { tail rank*.log; wrong "no reason is given"; }
+}
+scenario_jobs_kills() {
+    local kill begin
+    needs_transport
+    for ((kill = 0; kill < ${RDMA_KILLS:-10}; ++kill)); do
+        start_job 2 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 100000 -w 1
+        # A rank that dies before all have met ends the others only at WEFT_INIT_TIMEOUT_MS.
+        linked && sleep $((kill % 3)) || return
+        begin=$SECONDS
+        command kill -KILL "$(pgrep -f "all_reduce_perf -b 64K" | tail -n 1)"
+        end_job
+        [ $((SECONDS - begin)) -lt 20 ] || wrong "the other rank ended only after $((SECONDS - begin)) s" || return
+        grep -qE 'rank [01]' rank*.log && [ "${statuses[0]}${statuses[1]}" != 00 ] || { tail rank*.log; wrong "no rank is named"; return 1; }
+    done
+}
+scenario_jobs_memory_limit() {
+    needs_transport
+    export -f limited
+    job 2 bash -c 'limited "$build/perf/all_reduce_perf" -b 1M -e 1M -n 1'
+    grep -q 'verbs.memlock' rank0.log && grep -q 'ulimit -l unlimited' rank1.log || { tail rank*.log; wrong "no rank names the limit"; }
+}
+scenario_jobs_two_rails() {
+    needs_transport
+    job 2 $(benchmark all_reduce) && job_is_right || return
+    ip link set v0 down
+    job 2 $(benchmark all_reduce) && job_is_right
+}

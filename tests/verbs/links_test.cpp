@@ -1,0 +1,253 @@
+// links_test.cpp: the transport over verbs beyond the conformance suite: many connections on one link, faults of devices
+// and calls, and limits. Over the fake libibverbs.
+#include <algorithm>
+#include <random>
+
+#include "tests/amount.hpp"
+#include "tests/verbs/connections.hpp"
+
+namespace weft::internal::test {
+namespace {
+
+const WithSettings of_program(quick_settings());
+
+// The first error that either end tells. Both ends are polled meanwhile.
+struct Ends {
+    Status sender, receiver;
+    bool both() const { return !sender.ok() && !receiver.ok(); }
+};
+void look(Line& line, Ends& ends) {
+    if (ends.sender.ok()) {
+        auto room = line.sender->acquire();
+        if (room && *room && line.sent < 1'000'000) {
+            memset(room->data, int(line.sent), line.slot_bytes);
+            ends.sender = line.sender->publish({line.slot_bytes, line.sent++, 0});
+        } else if (!room) {
+            ends.sender = room.take_status();
+        }
+        auto through = line.sender->progress();
+        if (!through && ends.sender.ok()) ends.sender = through.take_status();
+    }
+    SlotInfo info;
+    auto slot = line.receiver->receive(info);
+    if (!slot && ends.receiver.ok()) ends.receiver = slot.take_status();
+    if (slot && *slot) (void)line.receiver->release();
+}
+
+bool is_about_rdma(const Status& status) {
+    const std::string id = seen(status).id;
+    return id.rfind("verbs.", 0) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("many connections of one link carry messages in both directions, and close in any order", "[links]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const auto [statements, rails, pairs] =
+        GENERATE(table<std::string, int, int>({{"reorder 1; hold 50; late 0", 1, 1},
+                                               {"reorder 1; hold 300; late 200", 1, 1},
+                                               {"reorder 0", 1, 1},
+                                               {"reorder 1; hold 50; late 100", 2, 2},
+                                               {"reorder 1; lose 20 3; lose 90 1", 1, 1}}));
+    INFO(statements << ", " << rails << " rails, " << pairs << " pairs");
+    const int objects = fake_verbs().objects();
+    {
+        verbs::Settings settings = quick_settings();
+        settings.rails = rails;
+        settings.pairs_per_rail = pairs;
+        settings.striped_bytes = 8'192;
+        settings.pair.send_requests = 16;  // queues run full
+        settings.path.retries = 7;
+        const WithSettings held(settings);
+        fake_verbs().run(statements);
+        const TwoRanks ranks;
+        std::vector<Line> lines;
+        const size_t count = 12;
+        for (size_t i = 0; i < count; ++i)
+            lines.push_back(
+                ranks.line(int(random() % 2), 1 + int(random() % 6), 1 + random() % (i % 3 ? 2'000 : 60'000)));
+        for (const Line& line : lines) REQUIRE(line.failure.ok());
+        const uint64_t messages = small() ? 60 : 400;
+        size_t closed = 0;
+        while (closed < count) {
+            Line& line = lines[random() % count];
+            if (!line.receiver) continue;
+            // Some connections are slow.
+            for (unsigned tries = random() % 8; tries > 0; --tries) {
+                if (line.sent < messages) (void)line.send();
+                (void)taken(line.sender->progress());
+                (void)line.receive();
+            }
+            if (line.received < messages) continue;
+            if (random() % 2) line.sender.reset();
+            line.receiver.reset();
+            line.sender.reset();
+            ++closed;
+        }
+    }
+    // The devices stay open for the process.
+    CHECK(fake_verbs().objects() <= std::max(objects, 4));
+    fake_verbs().run("reorder 1; hold 50; late 0");
+}
+
+TEST_CASE("messages larger than a stripe go over all queue pairs of a link", "[links]") {
+    verbs::Settings settings = quick_settings();
+    settings.rails = 2;
+    settings.pairs_per_rail = 3;
+    settings.striped_bytes = 4'096;
+    const WithSettings held(settings);
+    const TwoRanks ranks;
+    Line line = ranks.line(0, 2, 100'000);
+    while (line.received < 50) {
+        if (line.sent < 50) (void)line.send();
+        (void)taken(line.sender->progress());
+        (void)line.receive();
+    }
+}
+
+TEST_CASE("a request that fails is an error with both ends on both ranks", "[links]") {
+    const int status = GENERATE(12, 10, 4, 20);
+    const TwoRanks ranks;
+    Line line = ranks.line(1, 2, 500);
+    REQUIRE(line.send());
+    REQUIRE(eventually([&] { return line.arrives(); }));
+    fake_verbs().run(fmt::format("complete {} 3", status));
+    Ends ends;
+    REQUIRE(eventually([&] { return look(line, ends), ends.both(); }));
+    CHECK_ERROR(ends.sender, "verbs.completion");
+    CHECK_ERROR(ends.receiver, "verbs.completion");
+    for (const Status* each : {&ends.sender, &ends.receiver}) {
+        INFO(each->sentence());
+        CHECK_THAT(each->sentence(), Catch::Contains("rank 0") && Catch::Contains("rank 1"));
+    }
+    // One of the two ends saw the request itself.
+    const std::string both = ends.sender.sentence() + ends.receiver.sentence();
+    CHECK_THAT(both, Catch::Contains(fmt::format("(status {},", status)) && Catch::Contains("fake0:1") &&
+                         Catch::Contains("GID 3"));
+    // Calls after it fail, too.
+    CHECK_FALSE(line.sender->progress().ok());
+}
+
+TEST_CASE("a call of the library that fails is an error on both ranks, at every step, and leaks nothing", "[links]") {
+    const auto function = GENERATE(as<std::string>(), "ibv_create_cq", "ibv_create_comp_channel", "ibv_create_qp",
+                                   "ibv_modify_qp", "ibv_reg_mr", "post_send", "post_recv", "poll_cq", "req_notify_cq",
+                                   "ibv_query_port", "_ibv_query_gid_table", "ibv_query_pkey");
+    const int call = GENERATE(1, 2, 3, 5);
+    INFO(function << ", call " << call);
+    fake_verbs().run("reorder 0");
+    const int objects = fake_verbs().objects();
+    {
+        const TwoRanks ranks;
+        fake_verbs().run(fmt::format("fail {} {} 5", function, call));
+        Line line = ranks.line(0, 2, 300);
+        bool told = !line.failure.ok();
+        if (told) CHECK(is_about_rdma(line.failure));
+        Ends ends;
+        // Some calls are optional, or are not made so often.
+        const auto over = [&] {
+            if (told || line.received >= 40) return true;
+            look(line, ends);
+            Wakeups wakeups;
+            line.receiver->add_wakeups(wakeups);
+            return ends.both() || (ends.sender.ok() && ends.receiver.ok() && line.sent >= 40);
+        };
+        REQUIRE(eventually(over));
+        for (const Status* each : {&ends.sender, &ends.receiver})
+            if (!each->ok()) {
+                INFO(each->sentence());
+                CHECK(is_about_rdma(*each));
+            }
+    }
+    fake_verbs().run(fmt::format("fail {} 1000000 5", function));
+    CHECK(fake_verbs().objects() <= std::max(objects, 4));
+    fake_verbs().run("reorder 1");
+}
+
+TEST_CASE("if the kernel pins no more memory, the error says what to do", "[links]") {
+    fake_verbs().run("memlock 100000");
+    const TwoRanks ranks;
+    const Line line = ranks.line(0, 4, 100'000);
+    fake_verbs().run("memlock 18446744073709551615");
+    CHECK_ERROR(line.failure, "verbs.memlock");
+    CHECK_THAT(line.failure.sentence(), Catch::Contains("ulimit -l unlimited"));
+}
+
+TEST_CASE("a port that goes down is an error on both ranks", "[links]") {
+    const TwoRanks ranks;
+    Line line = ranks.line(0, 2, 500);
+    REQUIRE(line.send());
+    REQUIRE(eventually([&] { return line.arrives(); }));
+    fake_verbs().run("port fake0 down; down_status 2");
+    Ends ends;
+    REQUIRE(eventually([&] { return look(line, ends), ends.both(); }));
+    CHECK(is_about_rdma(ends.sender));
+    CHECK(is_about_rdma(ends.receiver));
+    fake_verbs().run("port fake0 up; down_status 0");
+}
+
+TEST_CASE("an end that closes while the other waits ends the wait, after the last data", "[links]") {
+    const TwoRanks ranks;
+    Line line = ranks.line(1, 3, 500);
+    for (int i = 0; i < 3; ++i) REQUIRE(line.send());
+    REQUIRE(eventually([&] { return line.arrives(); }));
+    line.sender.reset();
+    REQUIRE(eventually([&] { return line.receive(); }));
+    REQUIRE(eventually([&] { return line.receive(); }));
+    Status seen;
+    REQUIRE(eventually([&] {
+        SlotInfo info;
+        auto slot = line.receiver->receive(info);
+        if (!slot) seen = slot.take_status();
+        return !seen.ok();
+    }));
+    CHECK_ERROR(seen, "verbs.broken");
+    CHECK_THAT(seen.sentence(), Catch::Contains("from rank 1 "));
+}
+
+TEST_CASE("a receiver whose sender never came learns that the peer has ended", "[links]") {
+    const TwoRanks ranks;
+    Line line = ranks.line(1, 2, 500);
+    REQUIRE(line.send());
+    REQUIRE(eventually([&] { return line.arrives(); }));
+    Line lone{.from = 1, .depth = 2, .slot_bytes = 500, .receiver = {}, .sender = {}, .failure = {}};
+    Blob blob;
+    lone.receiver = taken(verbs_transport().listen(ranks.options(0, lone), blob));
+    CHECK_FALSE(lone.receive());
+    line.sender.reset();
+    Status seen;
+    REQUIRE(eventually([&] {
+        SlotInfo info;
+        auto slot = lone.receiver->receive(info);
+        if (!slot) seen = slot.take_status();
+        return !seen.ok();
+    }));
+    CHECK_ERROR(seen, "verbs.broken");
+}
+
+TEST_CASE("a port without the wanted GID is an error on both ranks", "[links]") {
+    verbs::Settings settings = quick_settings();
+    settings.gids.index = 77;
+    const WithSettings held(settings);
+    const TwoRanks ranks;
+    Line line = ranks.line(0, 2, 500);
+    Ends ends;
+    REQUIRE(eventually([&] { return look(line, ends), ends.both(); }));
+    CHECK_ERROR(ends.sender, "option.value");
+    CHECK_ERROR(ends.receiver, "option.value");
+    CHECK_THAT(ends.sender.sentence(), Catch::Contains("77") && Catch::Contains("10.77.0.1"));
+}
+
+TEST_CASE("the network has a name if a port is active, and none is announced otherwise", "[links]") {
+    CHECK(verbs_transport().available() == "");
+    const uint32_t network = verbs_transport().network();
+    CHECK(network != 0);
+    CHECK(verbs_transport().rails().size() == 2);
+    fake_verbs().run("port fake0 down; port fake1 down");
+    CHECK_THAT(verbs_transport().available(), Catch::Contains("not active"));
+    CHECK(verbs_transport().network() != 0);
+    fake_verbs().run("port fake0 up; port fake1 up");
+    CHECK(verbs_transport().network() == network);
+}
+
+}  // namespace weft::internal::test

@@ -1,0 +1,109 @@
+#include "tools/rdma_report.hpp"
+
+#include <string>
+#include <vector>
+
+#include "src/base/options.hpp"
+#include "src/base/printing.hpp"
+#include "src/drivers/verbs/report.hpp"
+#include "topology/search/nics.hpp"
+
+namespace weft::internal::tools {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using topology::PathClass;
+
+// NVLink-C2C and then PCI is as good as a switch, because no traffic passes the processor's memory.
+PathClass farthest(verbs::GdrLevel level) {
+    switch (level) {
+        case verbs::GdrLevel::loc: return PathClass::loc;
+        case verbs::GdrLevel::pix: return PathClass::pix;
+        case verbs::GdrLevel::pxb: return PathClass::p2c;
+        case verbs::GdrLevel::phb: return PathClass::phb;
+        case verbs::GdrLevel::sys: return PathClass::sys;
+    }
+    return PathClass::loc;
+}
+
+struct Seats {
+    std::vector<std::string> names;
+    std::vector<topology::RankNodes> nodes;
+};
+
+// A rank on each GPU. Without GPUs a rank on the cores that this process may use.
+Seats seats_on(const topology::Graph& graph) {
+    Seats seats;
+    for (const int gpu : graph.of_kind(topology::NodeKind::gpu)) {
+        seats.names.push_back(graph.name(gpu));
+        seats.nodes.push_back({gpu});
+    }
+    if (!seats.names.empty()) return seats;
+    topology::RankNodes cpus;
+    for (const int cpu : graph.of_kind(topology::NodeKind::cpu))
+        if (graph.node(cpu).cpu.allowed != "0") cpus.push_back(cpu);
+    seats.names.emplace_back("a rank here");
+    seats.nodes.push_back(std::move(cpus));
+    return seats;
+}
+
+Json choices_of(const topology::Graph& graph, const verbs::IbReport& report) {
+    std::vector<topology::NicPort> ports;
+    for (const verbs::IbPort& port : report.ports)
+        ports.push_back({.device = port.device, .number = port.number, .usable = port.usable()});
+    const Seats seats = seats_on(graph);
+    const std::vector<topology::NicChoice> choices = topology::choose_nics(graph, ports, seats.nodes);
+    Json rows = Json::array();
+    for (size_t i = 0; i < choices.size(); ++i) {
+        const topology::NicChoice& choice = choices[i];
+        if (choice.ports.empty()) continue;
+        const bool gpu = graph.node(seats.nodes[i].empty() ? 0 : seats.nodes[i][0]).kind == topology::NodeKind::gpu;
+        std::string memory;
+        if (gpu && choice.path_class() > farthest(report.gdr_level))
+            memory = fmt::format("{} is farther than {} allows: GPU memory is staged in host memory",
+                                 name_of(choice.path_class()), options().variable(OptionIndex::gdr_level));
+        rows.push_back({{"for", seats.names[i]},
+                        {"port", report.ports[size_t(choice.ports[0])].name()},
+                        {"why", reason_of(choice)},
+                        {"memory", memory}});
+    }
+    return rows;
+}
+
+}  // namespace
+
+Json describe_rdma(const topology::Graph* graph, EnvironmentCheck& check) {
+    const verbs::IbReport report = verbs::describe_ib(options());
+    if (!report.status.ok()) check.errors.push_back(report.status.sentence());
+    Json ports = Json::array();
+    for (const verbs::IbPort& port : report.ports)
+        ports.push_back({{"name", port.name()},
+                         {"summary", port.summary()},
+                         {"mbps", port.mbps},
+                         {"why_not", port.why_not},
+                         {"notes", port.notes}});
+    return {{"why_not", report.why_not},
+            {"ports", std::move(ports)},
+            {"choices", graph && report.why_not.empty() ? choices_of(*graph, report) : Json::array()},
+            {"notes", report.notes}};
+}
+
+void print_rdma(const Json& rdma) {
+    const auto text = [](const Json& value) { return value.get<std::string>(); };
+    print_output("\nRDMA\n");
+    if (rdma["why_not"] != "") print_output("  {:<12}  {}\n", "not used", text(rdma["why_not"]));
+    for (const Json& port : rdma["ports"]) {
+        const std::string summary = text(port["summary"]), why_not = text(port["why_not"]);
+        print_output("  {:<12}  {}{}{}\n", text(port["name"]), summary, summary.empty() || why_not.empty() ? "" : "; ",
+                     why_not.empty() ? "" : "not used: " + why_not);
+        for (const Json& note : port["notes"]) print_output("{:16}{}\n", "", text(note));
+    }
+    for (const Json& row : rdma["choices"]) {
+        print_output("  {:<12}  {}, {}\n", text(row["for"]), text(row["port"]), text(row["why"]));
+        if (row["memory"] != "") print_output("{:16}{}\n", "", text(row["memory"]));
+    }
+    for (const Json& note : rdma["notes"]) print_output("{:16}{}\n", "", text(note));
+}
+
+}  // namespace weft::internal::tools

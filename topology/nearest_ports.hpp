@@ -1,0 +1,16 @@
+// nearest_ports.hpp: the network ports of this host in the order in which a rank of this process should use them.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "topology/search/nics.hpp"
+
+namespace weft::internal::topology {
+
+// Indices of the usable ports, the best first: nearest to the GPU with this bus id or, if it is empty, to the cores that
+// the calling thread may use. Detects the host at its first call, which takes some 20 ms. If the host is unknown, they are
+// in the given order. Thread-safe.
+std::vector<int> nearest_ports(std::span<const NicPort> ports, const std::string& gpu, int rank);
+
+}  // namespace weft::internal::topology

@@ -1,0 +1,53 @@
+// devices.hpp: the RDMA devices that this process has opened, and the ports that its links use.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/drivers/verbs/context.hpp"
+#include "src/drivers/verbs/memory.hpp"
+#include "transports/transport.hpp"
+#include "transports/verbs/settings.hpp"
+
+namespace weft::internal::verbs {
+
+// An open device, and the domain of all memory and queue pairs on it. Immutable.
+struct Device {
+    std::unique_ptr<Context> context;
+    std::unique_ptr<ProtectionDomain> domain;
+};
+
+// A port that links may use.
+struct Port {
+    size_t device = 0;  // in Devices::all()
+    int number = 1;
+    abi::PortAttributes attributes{};
+    std::string text() const;  // "mlx5_0:1"
+    std::string name;          // of the device
+};
+
+// Opened at first use, for the rest of the process: opening takes milliseconds. A child after fork opens its own.
+// Thread-safe.
+class Devices {
+  public:
+    // verbs.device, verbs.call, driver.missing: the sentence says why the process has no devices.
+    static Result<const Devices*> of_process();
+    Devices() = default;
+    Devices(const Devices&) = delete;
+
+    const std::vector<Device>& all() const { return all_; }
+    // The active ports of one link layer, as they are now: the layer of the first one. verbs.device: there is none.
+    Result<std::vector<Port>> ports(const Settings& settings) const;
+    // Every port, for `weft info`.
+    std::vector<Rail> rails(const Settings& settings) const;
+
+  private:
+    static Result<std::unique_ptr<Devices>> open(const Settings& settings);
+    std::vector<Device> all_;
+};
+
+// The number of these ports' network, which is equal on all its hosts; never 0.
+uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
+bool is_active(const abi::PortAttributes& attributes);
+
+}  // namespace weft::internal::verbs

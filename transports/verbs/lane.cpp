@@ -1,0 +1,17 @@
+#include "transports/verbs/lane.hpp"
+
+#include <array>
+
+namespace weft::internal::verbs {
+
+int post_receives(QueuePair& pair, uint64_t id, int count) {
+    std::array<abi::ReceiveRequest, receives_at_once> list{};
+    for (int i = 0; i < count; ++i) {
+        list[size_t(i)].wr_id = id;
+        list[size_t(i)].next = i + 1 < count ? &list[size_t(i) + 1] : nullptr;
+    }
+    abi::ReceiveRequest* failed = nullptr;
+    return count > 0 ? pair.post(&list[0], &failed) : 0;
+}
+
+}  // namespace weft::internal::verbs

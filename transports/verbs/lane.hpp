@@ -1,0 +1,44 @@
+// lane.hpp: a queue pair of a link, and the ids of its requests.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "src/drivers/verbs/queue_pair.hpp"
+#include "transports/verbs/flows.hpp"
+
+namespace weft::internal::verbs {
+
+// A queue pair, as the set-up hands it over: connected, with receive requests posted. Destroyed in the right order.
+struct Lane {
+    size_t rail = 0, device = 0;
+    std::shared_ptr<CompletionQueue> queue;
+    std::unique_ptr<QueuePair> pair;
+    PathEnd own, peer;
+    int send_requests = 0, receive_requests = 0;
+
+    // A request that was posted: of a message, or credits (null).
+    struct Posted {
+        Outgoing* of = nullptr;
+        uint64_t message = 0;
+    };
+    std::vector<Posted> ring;                      // by index modulo send_requests
+    uint64_t posted = 0, done = 0, signalled = 0;  // indexes; requests before `signalled` will complete
+    int taken = 0;                                 // receive requests to post again
+    bool full() const { return posted - done >= uint64_t(send_requests); }
+};
+
+// The id of a request says which link and lane completes it: after an error nothing else in a completion is valid.
+struct RequestId {
+    static constexpr uint32_t links_most = 1 << 15;
+    static constexpr uint64_t of(bool receives, uint32_t link, size_t lane, uint64_t index) {
+        return uint64_t(receives) << 63 | uint64_t(link) << 48 | uint64_t(lane) << 40 | (index & 0xff'ffff'ffff);
+    }
+    static constexpr bool receives(uint64_t id) { return id >> 63; }
+    static constexpr uint32_t link(uint64_t id) { return uint32_t(id >> 48 & 0x7fff); }
+    static constexpr size_t lane(uint64_t id) { return size_t(id >> 40 & 0xff); }
+};
+// Posts `count` empty receive requests, at most receives_at_once. An errno value, or 0.
+inline constexpr int receives_at_once = 16;
+int post_receives(QueuePair& pair, uint64_t id, int count);
+
+}  // namespace weft::internal::verbs

@@ -1,0 +1,58 @@
+#include "transports/verbs/receiver.hpp"
+
+namespace weft::internal::verbs {
+
+Status VerbsReceiver::failure() {
+    const Status* why = &state_->failure;
+    if (why->ok() && state_->link) why = &state_->link->failure();
+    if (why->ok()) return ok();
+    return fail(*why, "rank {} cannot receive from rank {} over verbs: {}", state_->shape.self, state_->shape.peer,
+                why->sentence());
+}
+
+Status VerbsReceiver::damaged(const MessageHeader& header) const {
+    if (header.magic == MessageHeader::expected_magic && header.number == state_->released)
+        return fail(error::internal_damaged, "rank {} got a message from rank {} that claims {} bytes; slots hold {}",
+                    state_->shape.self, state_->shape.peer, header.bytes, state_->shape.slot_bytes)
+            .about({.rank = state_->shape.peer, .peer = state_->shape.self});
+    return fail(error::internal_damaged,
+                "rank {} expected message {} from rank {} and got one numbered {}: the data is damaged",
+                state_->shape.self, state_->released, state_->shape.peer, header.number)
+        .about({.rank = state_->shape.peer, .peer = state_->shape.self});
+}
+
+Result<Slot> VerbsReceiver::receive(SlotInfo& info) {
+    Incoming& state = *state_;
+    if (!state.ready()) {
+        endpoint_->poll();
+        if (!state.ready()) {
+            if (Status why = failure(); !why) return why;
+            return Slot{};
+        }
+    }
+    std::byte* const slot = state.slot(state.released);
+    const MessageHeader& header = *reinterpret_cast<const MessageHeader*>(slot);
+    if (header.magic != MessageHeader::expected_magic || header.number != state.released ||
+        header.bytes > state.shape.slot_bytes) [[unlikely]]
+        return damaged(header);
+    info = {.bytes = header.bytes, .operation = header.operation, .fingerprint = header.fingerprint};
+    return Slot{slot + sizeof(MessageHeader), state.shape.slot_bytes};
+}
+
+Status VerbsReceiver::release() {
+    Incoming& state = *state_;
+    state.parts_left[size_t(state.released % state.shape.depth)] = Incoming::empty;
+    ++state.released;
+    if (state.link == nullptr) return ok();
+    state.link->post_credits(state);
+    if (state.link->failed()) [[unlikely]]
+        endpoint_->tell_failures();
+    return ok();
+}
+
+void VerbsReceiver::add_wakeups(Wakeups& wakeups) {
+    endpoint_->add_wakeups(wakeups);
+    if (state_->ready()) wakeups.ready = true;
+}
+
+}  // namespace weft::internal::verbs

@@ -1,0 +1,28 @@
+// receiver.hpp: the receiving end of a connection over verbs.
+#pragma once
+#include <memory>
+
+#include "transports/verbs/endpoint.hpp"
+
+namespace weft::internal::verbs {
+
+// Thread-bound (transport.hpp). Its slots outlive it, because the peer may still write there.
+class VerbsReceiver final : public Receiver {
+  public:
+    VerbsReceiver(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<Incoming> incoming)
+        : endpoint_(std::move(endpoint)), state_(std::move(incoming)) {}
+    ~VerbsReceiver() override { endpoint_->close(state_); }
+
+    Result<Slot> receive(SlotInfo& info) override;
+    Status release() override;
+    void add_wakeups(Wakeups& wakeups) override;
+
+  private:
+    Status failure();
+    Status damaged(const MessageHeader& header) const;
+
+    std::shared_ptr<Endpoint> endpoint_;
+    std::shared_ptr<Incoming> state_;
+};
+
+}  // namespace weft::internal::verbs

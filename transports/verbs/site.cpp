@@ -1,0 +1,26 @@
+#include "transports/verbs/site.hpp"
+
+#include <algorithm>
+
+namespace weft::internal::verbs {
+
+Result<std::shared_ptr<CompletionQueue>> QueueRoom::reserve(const Devices& devices, size_t device, int entries) {
+    constexpr int first_entries = 8'192;
+    int size = first_entries;
+    for (Queue& queue : queues_) {
+        if (queue.device != device) continue;
+        if (queue.left >= entries) {
+            queue.left -= entries;
+            return queue.queue;
+        }
+        size *= 2;
+    }
+    const Context& context = *devices.all()[device].context;
+    size = std::max(entries, std::min(size, context.facts().limits.queue_entries));
+    auto made = CompletionQueue::make(context, size, true);
+    if (!made) return made.take_status();
+    queues_.push_back({device, std::shared_ptr<CompletionQueue>(std::move(*made)), size - entries});
+    return queues_.back().queue;
+}
+
+}  // namespace weft::internal::verbs

@@ -1,0 +1,105 @@
+// verbs.cpp: the row of verbs: connections between ranks whose hosts have ports on one RDMA network.
+#include "transports/verbs/verbs.hpp"
+
+#include "transports/verbs/receiver.hpp"
+#include "transports/verbs/sender.hpp"
+
+namespace weft::internal {
+
+namespace verbs {
+
+namespace {
+
+class VerbsTransport final : public Transport {
+  public:
+    VerbsTransport()
+        : Transport("verbs",
+                    capabilities(Capability::posts, Capability::registers, Capability::sleeps, Capability::remote)) {}
+    std::string available() const override {
+        const auto ports = used_ports();
+        return ports ? std::string() : ports.status().sentence();
+    }
+    uint32_t network() const override;
+    std::vector<Rail> rails() const override {
+        const auto devices = Devices::of_process();
+        return devices ? (*devices)->rails(settings()) : std::vector<Rail>();
+    }
+    std::string can_connect(const ConnectionOptions& options) const override {
+        return options.identity == nullptr ? "the communicator has no identity to prove on a network" : available();
+    }
+    Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) const override;
+    Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) const override;
+    Result<std::unique_ptr<RegisteredMemory>> register_memory(const MemoryRange& range) const override;
+
+  private:
+    static Result<std::vector<Port>> used_ports() {
+        const auto devices = Devices::of_process();
+        if (!devices) return devices.status().copy();
+        return (*devices)->ports(settings());
+    }
+};
+
+// Rows that are not available have a network, too: 0 would say that every rank has this transport.
+uint32_t VerbsTransport::network() const {
+    const auto ports = used_ports();
+    return ports ? network_of(**Devices::of_process(), *ports) : 1;
+}
+
+Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {
+    if (options.depth < 1 || options.depth > Immediate::depth_most || options.identity == nullptr)
+        return fail(error::internal_state, "rank {} cannot listen to rank {} over verbs with {} slots", options.self,
+                    options.peer, options.depth);
+    auto endpoint = Endpoint::of(options);
+    if (!endpoint) return endpoint.take_status();
+    auto incoming = std::make_shared<Incoming>();
+    incoming->shape = Shape::of(options);
+    incoming->parts_left.assign(size_t(options.depth), Incoming::empty);
+    auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride * size_t(options.depth),
+                                   access::local_write | access::remote_write);
+    if (!memory) return memory.take_status();
+    incoming->memory = std::move(*memory);
+    address = (*endpoint)->listen(options, incoming).blob();
+    return std::unique_ptr<Receiver>(new VerbsReceiver(std::move(*endpoint), std::move(incoming)));
+}
+
+Result<std::unique_ptr<Sender>> VerbsTransport::connect(const ConnectionOptions& options, const Blob& address) const {
+    const auto listen_address = ListenAddress::of(address);
+    if (!listen_address || listen_address->depth != options.depth || listen_address->slot_bytes != options.slot_bytes)
+        return fail(
+                   error::mismatch_algorithm,
+                   "rank {} listens to rank {} over verbs with {} slots of {} bytes, but rank {} expects {} of {}: the "
+                   "ranks chose differently",
+                   options.peer, options.self, listen_address ? listen_address->depth : 0,
+                   listen_address ? listen_address->slot_bytes : 0, options.self, options.depth, options.slot_bytes)
+            .about({.rank = options.peer, .peer = options.self});
+    auto endpoint = Endpoint::of(options);
+    if (!endpoint) return endpoint.take_status();
+    auto outgoing = std::make_shared<Outgoing>();
+    outgoing->shape = Shape::of(options);
+    outgoing->messages.resize(size_t(outgoing->window()));
+    auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->shape.stride * size_t(outgoing->window()), 0);
+    if (!memory) return memory.take_status();
+    outgoing->memory = std::move(*memory);
+    (*endpoint)->connect(*listen_address, outgoing);
+    return std::unique_ptr<Sender>(new VerbsSender(std::move(*endpoint), std::move(outgoing)));
+}
+
+Result<std::unique_ptr<RegisteredMemory>> VerbsTransport::register_memory(const MemoryRange& range) const {
+    const auto devices = Devices::of_process();
+    if (!devices) return devices.status().copy();
+    auto registered =
+        Registered::make(**devices, range, access::local_write | access::remote_write | access::remote_read);
+    if (!registered) return registered.take_status();
+    return std::unique_ptr<RegisteredMemory>(std::move(*registered));
+}
+
+}  // namespace
+
+}  // namespace verbs
+
+const Transport& verbs_transport() {
+    static const verbs::VerbsTransport row;
+    return row;
+}
+
+}  // namespace weft::internal

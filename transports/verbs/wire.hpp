@@ -1,0 +1,111 @@
+// wire.hpp: the data that two processes exchange: the receiver's address, the frames that make a link, the header of a
+// message, and the immediate data of its writes.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/drivers/verbs/path.hpp"
+#include "src/net/address.hpp"
+#include "src/net/bytes.hpp"
+#include "src/net/handshake.hpp"
+#include "transports/transport.hpp"
+
+namespace weft::internal::verbs {
+
+// A receiver's address, as it travels in a Blob.
+struct ListenAddress {
+    uint64_t token = 0;   // of the receiver's endpoint. The upper half is its net::process_mark()
+    uint32_t number = 0;  // of the connection in that endpoint
+    int depth = 0;
+    size_t slot_bytes = 0;
+    std::vector<net::Address> addresses;  // of the door
+
+    net::TargetProcess target() const { return {.process = uint32_t(token >> 32)}; }
+    Blob blob() const;  // with as many of the addresses as fit, best first
+    static std::optional<ListenAddress> of(const Blob& blob);
+};
+uint64_t make_token();
+
+// In front of the data in a slot.
+struct alignas(64) MessageHeader {
+    static constexpr uint32_t expected_magic = 0x62766677;  // "wfvb"
+    uint32_t magic = expected_magic;
+    uint32_t fingerprint = 0;
+    uint64_t number = 0;  // of the message, from 0
+    uint64_t bytes = 0;
+    uint64_t operation = 0;
+};
+static_assert(sizeof(MessageHeader) == 64);
+constexpr size_t stride_of(size_t slot_bytes) { return sizeof(MessageHeader) + (slot_bytes + 63) / 64 * 64; }
+
+// The immediate data of a write. A part of a message: kind, connection (14 bits), the message's number modulo 256, and
+// the number of its parts less one (4 bits). Credits: kind, connection, all released messages modulo 65,536.
+struct Immediate {
+    enum Kind : uint32_t { part = 1, credits = 2 };
+    static constexpr uint32_t connections_most = 1 << 14;
+    static constexpr int parts_most = 16, depth_most = 256;
+
+    static constexpr uint32_t of_part(uint32_t connection, uint64_t message, int parts) {
+        return uint32_t(part) << 30 | connection << 16 | uint32_t(message & 0xff) << 8 | uint32_t(parts - 1) << 4;
+    }
+    static constexpr uint32_t of_credits(uint32_t connection, uint64_t released) {
+        return uint32_t(credits) << 30 | connection << 16 | uint32_t(released & 0xffff);
+    }
+    static constexpr uint32_t kind_of(uint32_t word) { return word >> 30; }
+    static constexpr uint32_t connection_of(uint32_t word) { return word >> 16 & 0x3fff; }
+    static constexpr uint8_t message_of(uint32_t word) { return uint8_t(word >> 8); }
+    static constexpr int parts_of(uint32_t word) { return int(word >> 4 & 0xf) + 1; }
+    static constexpr uint16_t released_of(uint32_t word) { return uint16_t(word); }
+};
+
+// The frames of a link's socket. The side that connected begins with hello.
+enum FrameKind : uint32_t {
+    frame_hello = 1,  // an Offer
+    frame_answer,     // an Offer with the chosen GIDs
+    frame_use_mine,   // both sides connected: the other socket counts
+    frame_ready,      // this side accepts messages
+    frame_want,       // Want: the sender of a connection asks for the receiver's slots
+    frame_slots,      // Slots
+    frame_refused,    // connection, Failure
+    frame_failed,     // Failure: this side gave up the link
+    frame_bye,        // this side ends in order
+};
+
+// A port of one side.
+struct RailOffer {
+    PathEnd end;  // without GID and queue pair
+    std::vector<PortGid> gids;
+    struct Pair {
+        uint32_t number, sequence;
+    };
+    std::vector<Pair> pairs;
+};
+struct Offer {
+    static constexpr uint32_t expected_version = 1;
+    uint64_t token = 0, peer_token = 0;  // of both endpoints
+    int rank = 0;
+    std::vector<RailOffer> rails;  // none: frame_failed follows
+    // In an answer: for each rail that both have, the places of its GIDs in the answering and in the other list.
+    std::vector<std::pair<uint32_t, uint32_t>> gids;
+
+    void write(ByteWriter& to) const;
+    static std::optional<Offer> read(ByteReader& from);
+};
+
+struct Want {
+    uint32_t number = 0;      // ListenAddress::number
+    uint32_t connection = 0;  // chosen by the sender for this link
+    int32_t depth = 0;
+    uint64_t slot_bytes = 0;
+};
+struct Slots {
+    uint32_t connection = 0;
+    uint64_t address = 0;
+    std::vector<uint32_t> keys;  // one for each rail
+    void write(ByteWriter& to) const;
+    static std::optional<Slots> read(ByteReader& from);
+};
+
+}  // namespace weft::internal::verbs
