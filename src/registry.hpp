@@ -13,7 +13,7 @@ std::span<const Algorithm> algorithms();
 const Algorithm* find_algorithm(std::string_view name, Collective collective = Collective::all_reduce);
 
 std::span<const Transport* const> transports();  // in order of preference
-Status plugin_trouble();                         // why a plugin of WEFT_TRANSPORT_PLUGIN cannot be used
+Status plugin_trouble();                         // why a transport that the user asks for cannot be used
 
 // The networks (Transport::network()) that this rank reaches, in order of preference: four marks of 16 bits; 0: none.
 // The ranks exchange them when they meet, so that both ends of a connection choose the same transport.
