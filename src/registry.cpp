@@ -9,9 +9,11 @@
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
+#include "transports/nccl_net/nccl_net.hpp"
 #include "transports/plugin/plugin.hpp"
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
+#include "transports/ucx/ucx.hpp"
 #include "transports/verbs/verbs.hpp"
 
 namespace weft::internal::registry {
@@ -59,13 +61,23 @@ std::span<const Transport* const> transports() {
     std::call_once(table.once, [&] {
         table.rows.push_back(&shm_transport());
         for (const auto& transport : plugin::plugins_of_process().transports) table.rows.push_back(transport.get());
+        // A plugin that is installed, but not named, comes after Weft's own RDMA.
+        const Transport* const plugin = nccl_net::plugin_of_process().transport.get();
+        const bool named = !options().nccl_net_plugin.empty();
+        if (plugin && named) table.rows.push_back(plugin);
+        if (const Transport* transport = ucx_transport()) table.rows.push_back(transport);
         table.rows.push_back(&verbs_transport());
+        if (plugin && !named) table.rows.push_back(plugin);
         table.rows.push_back(&tcp_transport());
     });
     return table.rows;
 }
 
-Status plugin_trouble() { return plugin::plugins_of_process().trouble.copy(); }
+Status plugin_trouble() {
+    WEFT_TRY(plugin::plugins_of_process().trouble.copy());
+    WEFT_TRY(nccl_net::plugin_of_process().trouble.copy());
+    return ucx_trouble();
+}
 
 Status rdma_trouble() { return NameList(options().transports).admits("verbs") ? verbs_trouble() : ok(); }
 

@@ -13,7 +13,7 @@ std::span<const Algorithm> algorithms();
 const Algorithm* find_algorithm(std::string_view name, Collective collective = Collective::all_reduce);
 
 std::span<const Transport* const> transports();  // in order of preference
-Status plugin_trouble();                         // why a plugin of WEFT_TRANSPORT_PLUGIN cannot be used
+Status plugin_trouble();                         // why a transport that the user asks for cannot be used
 // The wrong option for RDMA on this host: option.value, option.names or option.conflict. A host without RDMA is ok.
 Status rdma_trouble();
 

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <new>
+#include <vector>
 
 #include "src/base/build_facts.hpp"
 #include "src/base/cpu.hpp"
@@ -25,11 +26,12 @@ namespace {
 void log_version_once() {
     static PerProcess<std::once_flag> logged;
     std::call_once(logged.get(), [] {
+        std::vector<const Transport*> usable(registry::transports().begin(), registry::transports().end());
+        std::erase_if(usable, [](const Transport* transport) { return !transport->available().empty(); });
         const std::string sanitizers = names_of(library_sanitizers(), [](const std::string& name) { return name; });
         WEFT_LOG(version, init, "Weft {}, compiled by {}{}{}; transports {}; CPU kernels {}; {}", library_version(),
                  library_compiler(), sanitizers.empty() ? "" : " with sanitizers ", sanitizers,
-                 names_of(registry::transports(), [](const Transport* transport) { return transport->name; }),
-                 cpu_kernel_names(),
+                 names_of(usable, [](const Transport* transport) { return transport->name; }), cpu_kernel_names(),
                  cuda::device_code().empty() ? std::string("without device code")
                                              : fmt::format("device code for sm {}", cuda::device_code_targets()));
     });

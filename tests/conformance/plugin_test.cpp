@@ -3,25 +3,14 @@
 #include <string>
 
 #include "tests/catch.hpp"
-#include "tests/subprocess.hpp"
+#include "tests/conformance/job.hpp"
 
 namespace weft::internal::test {
 namespace {
 
-// The lines of the ranks, and the log at `level`.
-struct Job {
-    std::string said, log;
-    int count(const std::string& text) const {
-        int found = 0;
-        for (size_t at = said.find(text); at != std::string::npos; at = said.find(text, at + 1)) ++found;
-        return found;
-    }
-};
-Job job(int ranks, std::vector<std::string> variables) {
-    variables.push_back("WEFT_TRANSPORTS=^shm");
-    const ProcessResult result =
-        run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), PLUGIN_WORKER}, std::move(variables));
-    return {result.output, result.error};
+Job plugin_job(int ranks, std::vector<std::string> variables) {
+    variables.emplace_back("WEFT_TRANSPORTS=^shm");
+    return job(ranks, std::move(variables));
 }
 const std::string example = std::string("WEFT_TRANSPORT_PLUGIN=") + EXAMPLE_PLUGIN;
 const std::string bad = std::string("WEFT_TRANSPORT_PLUGIN=") + BAD_PLUGIN;
@@ -30,7 +19,7 @@ const std::string bad = std::string("WEFT_TRANSPORT_PLUGIN=") + BAD_PLUGIN;
 
 TEST_CASE("collectives and messages between hosts go over a plugin", "[plugin]") {
     const int ranks = GENERATE(2, 3);
-    const Job done = job(ranks, {example, "WEFT_DEBUG=INFO"});
+    const Job done = plugin_job(ranks, {example, "WEFT_DEBUG=INFO"});
     INFO(done.said << done.log);
     CHECK(done.count(": ok") == ranks);
     CHECK_THAT(done.log, Catch::Contains("over unix_sockets"));
@@ -38,7 +27,7 @@ TEST_CASE("collectives and messages between hosts go over a plugin", "[plugin]")
 }
 
 TEST_CASE("a plugin of the first version, without optional functions, works", "[plugin]") {
-    const Job done = job(2, {bad, "BAD_PLUGIN=short", "WEFT_DEBUG=INFO"});
+    const Job done = plugin_job(2, {bad, "BAD_PLUGIN=short", "WEFT_DEBUG=INFO"});
     INFO(done.said << done.log);
     CHECK(done.count(": ok") == 2);
     CHECK_THAT(done.log, Catch::Contains("over unix_sockets"));
@@ -46,7 +35,7 @@ TEST_CASE("a plugin of the first version, without optional functions, works", "[
 
 TEST_CASE("if only one rank has the plugin, both use tcp, and a warning says why", "[plugin]") {
     const std::string only = GENERATE("0", "1");
-    const Job done = job(2, {example, "ONLY_RANK=" + only});
+    const Job done = plugin_job(2, {example, "ONLY_RANK=" + only});
     INFO(done.said << done.log);
     CHECK(done.count(": ok") == 2);
     CHECK_THAT(done.log, Catch::Contains("WARN") && Catch::Contains("over tcp, because") &&
@@ -60,7 +49,7 @@ TEST_CASE("a plugin that cannot be used is an error with the reason on every ran
                                                                          {"missing", "no function receive"},
                                                                          {"promise", "no function sent"},
                                                                          {"init", "no device was found"}}));
-    const Job done = job(2, {bad, "BAD_PLUGIN=" + how});
+    const Job done = plugin_job(2, {bad, "BAD_PLUGIN=" + how});
     INFO(how << "\n" << done.said << done.log);
     CHECK(done.count(": transport.plugin: ") == 2);
     CHECK(done.count(reason) == 2);
@@ -68,7 +57,7 @@ TEST_CASE("a plugin that cannot be used is an error with the reason on every ran
 
 TEST_CASE("a file that is no plugin is an error that names it", "[plugin]") {
     const std::string path = GENERATE("/nowhere/libmissing.so", WEFT_LIBRARY);
-    const Job done = job(2, {"WEFT_TRANSPORT_PLUGIN=" + path});
+    const Job done = plugin_job(2, {"WEFT_TRANSPORT_PLUGIN=" + path});
     INFO(done.said << done.log);
     CHECK(done.count(": transport.plugin: ") == 2);
     CHECK(done.count(path) >= 2);
@@ -84,7 +73,7 @@ TEST_CASE("a plugin that fails in a connection is an error on every rank", "[plu
                                                                {"small", "internal.damaged", "are expected"},
                                                                {"never", "timeout.collective", ""}}));
     const Job done =
-        job(2, {bad, "BAD_PLUGIN=" + how, how == "never" ? "WEFT_TIMEOUT_MS=500" : "WEFT_TIMEOUT_MS=60000"});
+        plugin_job(2, {bad, "BAD_PLUGIN=" + how, how == "never" ? "WEFT_TIMEOUT_MS=500" : "WEFT_TIMEOUT_MS=60000"});
     INFO(how << "\n" << done.said << done.log);
     CHECK(done.count("rank 0: ") == 1);
     CHECK(done.count("rank 1: ") == 1);

@@ -30,6 +30,9 @@ int main() {
     if (only && atoi(only) != rank) {
         unsetenv("WEFT_TRANSPORT_PLUGIN");
         setenv("WEFT_VERBS_LIBRARY", "none", 1);
+        setenv("WEFT_NCCL_NET_PLUGIN", "none", 1);
+        const char* transports = getenv("WEFT_TRANSPORTS");
+        if (transports && transports[0] == 'u') setenv("WEFT_TRANSPORTS", "tcp", 1);  // ucx,tcp
     }
     const char* wrong = getenv("WRONG_RANK");
     if (wrong && atoi(wrong) != rank) unsetenv("WEFT_IB_DEVICES");

@@ -1,7 +1,8 @@
-// tcp_bench.cpp: the tcp transport over loopback against a bare loop over two sockets, in one run of two polling
+// tcp_bench.cpp: the tcp transport, or another one, over loopback against a bare loop over two sockets, in one run of two polling
 // processes. Measured: the one-way time of a small message, and exchanges of large ones. Not a test: run it by hand on
 // a quiet machine.
-// Arguments: slot bytes (262144), depth (2), socket buffer bytes of the bare loop (0: the kernel's), rounds (5).
+// Arguments: slot bytes (262144), depth (2), socket buffer bytes of the bare loop (0: the kernel's), rounds (10), transport
+// (tcp).
 // WEFT_SOCKET_BUFFER_BYTES is the transport's.
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -17,12 +18,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "src/base/clock.hpp"
 #include "src/net/secret.hpp"
 #include "src/net/socket.hpp"
-#include "transports/tcp/tcp.hpp"
+#include "src/registry.hpp"
 
 using namespace weft::internal;
 
@@ -40,6 +42,8 @@ T must(Result<T> result) {
 void must(const Status& status) {
     if (!status) stop(status.sentence());
 }
+
+const Transport* transport = nullptr;
 
 // Shared by the two processes: blobs, and a barrier before each measurement.
 struct InCommon {
@@ -96,9 +100,9 @@ class TransportEnds final : public Ends {
     TransportEnds(InCommon& shared, int rank, int depth, size_t slot_bytes, Way way)
         : identity_(net::Identity::of(shared.secret)), slot_bytes_(slot_bytes), way_(way) {
         ConnectionOptions options{rank, 1 - rank, 0, depth, slot_bytes, nullptr, nullptr, &identity_};
-        receiver_ = must(tcp_transport().listen(options, shared.blobs[rank]));
+        receiver_ = must(transport->listen(options, shared.blobs[rank]));
         meet(shared);
-        sender_ = must(tcp_transport().connect(options, shared.blobs[1 - rank]));
+        sender_ = must(transport->connect(options, shared.blobs[1 - rank]));
         std::byte byte[1] = {};
         send(byte, 1);
         receive(byte, 1);
@@ -210,6 +214,10 @@ int main(int count, char** arguments) {
     const int one = 1;
     setsockopt(bare.number(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 
+    const std::string name = count > 5 ? arguments[5] : "tcp";
+    for (const Transport* row : registry::transports())
+        if (row->name == name) transport = row;
+    if (!transport) stop("there is no transport " + name);
     std::vector<Subject> subjects;
     subjects.push_back({"bare", std::make_unique<BareEnds>(bare.number())});
     using Way = TransportEnds::Way;

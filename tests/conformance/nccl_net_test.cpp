@@ -1,0 +1,169 @@
+// nccl_net_test.cpp: connections over network plugins of NCCL, beyond the conformance suite: the layouts,
+// device memory, and strangers.
+#include <dlfcn.h>
+#include <fcntl.h>
+
+#include <cstddef>
+
+#include "src/base/fd.hpp"
+#include "src/base/options.hpp"
+#include "tests/conformance/connection.hpp"
+#include "tests/error.hpp"
+#include "transports/nccl_net/abi.hpp"
+
+namespace weft::internal::test {
+namespace {
+
+namespace abi = nccl_net::abi;
+
+template <int version>
+bool functions_are_in_order() {
+    using F = abi::Functions<version>;
+    const size_t places[] = {offsetof(F, name),           offsetof(F, init),        offsetof(F, devices),
+                             offsetof(F, get_properties), offsetof(F, listen),      offsetof(F, connect),
+                             offsetof(F, accept),         offsetof(F, reg_mr),      offsetof(F, reg_mr_dma_buf),
+                             offsetof(F, dereg_mr),       offsetof(F, isend),       offsetof(F, irecv),
+                             offsetof(F, iflush),         offsetof(F, test),        offsetof(F, close_send),
+                             offsetof(F, close_recv),     offsetof(F, close_listen)};
+    for (size_t index = 0; index < std::size(places); ++index)
+        if (places[index] != index * sizeof(void*)) return false;
+    return true;
+}
+
+const Transport& nccl_net_row() {
+    for (const Transport* row : registry::transports())
+        if (row->name == std::string("nccl_net")) return *row;
+    FAIL("the plugin is not loaded");
+    throw;
+}
+
+// The failure in place of the next message.
+Status failure_of(Connection& connection) {
+    Status seen;
+    REQUIRE(eventually([&] {
+        if (connection.sender) connection.push();
+        SlotInfo info;
+        auto slot = connection.receiver->receive(info);
+        REQUIRE(!(slot && *slot));
+        if (!slot) seen = slot.take_status();
+        return !seen;
+    }));
+    return seen;
+}
+
+template <class T>
+T must(Result<T> result) {
+    if (!result) FAIL(result.status().sentence());
+    return std::move(*result);
+}
+
+}  // namespace
+
+TEST_CASE("the structs have NCCL's layouts", "[nccl_net]") {
+    CHECK(functions_are_in_order<8>());
+    CHECK(functions_are_in_order<9>());
+    CHECK(functions_are_in_order<10>());
+    CHECK(functions_are_in_order<11>());
+    CHECK(functions_are_in_order<12>());
+    using P8 = abi::Properties<8>;
+    CHECK((offsetof(P8, mbps) == 32 && offsetof(P8, device_type) == 52 && sizeof(P8) == 64));
+    using P9 = abi::Properties<9>;
+    CHECK((offsetof(P9, force_flush) == 32 && offsetof(P9, mbps) == 36 && offsetof(P9, device_type) == 56));
+    CHECK((offsetof(P9, members) == 64 && offsetof(P9, message_bytes_most) == 88 && sizeof(P9) == 104));
+    CHECK(sizeof(abi::Properties<10>) == 104);
+    using P11 = abi::Properties<11>;
+    CHECK((offsetof(P11, request_bytes_most) == 104 && sizeof(P11) == 112));
+    using P12 = abi::Properties<12>;
+    CHECK((offsetof(P12, members) == 64 && offsetof(P12, message_bytes_most) == 104));
+    CHECK((offsetof(P12, request_bytes_most) == 120 && offsetof(P12, rail) == 124 && sizeof(P12) == 128));
+}
+
+// The toy shows the bytes of device memory only after a flush. Its device memory is the host's.
+TEST_CASE("messages in device memory are flushed before they are received", "[nccl_net]") {
+    const Transport& transport = nccl_net_row();
+    REQUIRE(transport.can(Capability::device));
+    const bool by_dma_buf = GENERATE(false, true);
+    constexpr int depth = 3;
+    constexpr size_t slot_bytes = 3000;
+    std::vector<std::byte> slots[2] = {std::vector<std::byte>(depth * slot_bytes),
+                                       std::vector<std::byte>(depth * slot_bytes)};
+    std::unique_ptr<RegisteredMemory> registered[2];
+    for (int end = 0; end < 2; ++end) {
+        // The transport keeps its own descriptor.
+        const Fd dma_buf = by_dma_buf ? Fd::open("/dev/null", O_RDONLY) : Fd();
+        registered[end] = must(transport.register_memory({.data = slots[end].data(),
+                                                          .bytes = slots[end].size(),
+                                                          .kind = RangeKind::device,
+                                                          .device = 0,
+                                                          .dma_buf = dma_buf.number()}));
+    }
+    Connection connection(transport, depth, slot_bytes, 0,
+                          {{slots[0].data(), slots[1].data()}, {registered[0].get(), registered[1].get()}});
+    for (uint64_t number = 0; number < 20; ++number) {
+        REQUIRE(eventually([&] { return connection.send(number, size_t(number * 151 % slot_bytes)); }));
+        REQUIRE(connection.arrives(number, size_t(number * 151 % slot_bytes)));
+    }
+}
+
+TEST_CASE("a comm is closed without requests", "[nccl_net]") {
+    void* const plugin = dlopen(options().nccl_net_plugin.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(plugin);
+    const auto unclean_closes = reinterpret_cast<int (*)()>(dlsym(plugin, "toy_net_unclean_closes"));
+    REQUIRE(unclean_closes);
+    const int before = unclean_closes();
+    for (const uint64_t count : {1, 2, 7}) {
+        Connection connection(nccl_net_row(), 3, 200);
+        for (uint64_t number = 0; number < count; ++number) {
+            REQUIRE(connection.send(number, 100));
+            REQUIRE(connection.arrives(number, 100));
+        }
+    }
+    CHECK(unclean_closes() == before);
+}
+
+TEST_CASE("a receiver that waits for a sender that has left gets an error", "[nccl_net]") {
+    Connection connection(nccl_net_row(), 2, 100);
+    REQUIRE(connection.send(0, 10));
+    REQUIRE(connection.arrives(0, 10));
+    connection.sender.reset();
+    const Status seen = failure_of(connection);
+    CHECK_ERROR(seen, "transport.broken", 1, 0);
+    CHECK_THAT(seen.sentence(), Catch::Contains("has closed the connection"));
+}
+
+TEST_CASE("slots that are not registered are refused", "[nccl_net]") {
+    const Transport& transport = nccl_net_row();
+    Connection connection(transport, 2, 100);
+    std::vector<std::byte> slots(200);
+    connection.given.data[0] = slots.data();
+    Blob blob;
+    CHECK_ERROR(transport.listen(connection.options(0, 2, 100), blob), "internal.state");
+}
+
+TEST_CASE("a process that does not know the secret is an error, and its message is not received", "[nccl_net]") {
+    const Transport& transport = nccl_net_row();
+    Connection connection(transport, 2, 100);
+    Blob blob;
+    connection.receiver = must(transport.listen(connection.options(0, 2, 100), blob));
+    net::Secret other;
+    net::random_bytes(other.key.data(), other.key.size());
+    const net::Identity stranger = net::Identity::of(other);
+    ConnectionOptions options = connection.options(1, 2, 100);
+    options.identity = &stranger;
+    connection.sender = must(transport.connect(options, blob));
+    REQUIRE(connection.send(0, 10));
+    const Status seen = failure_of(connection);
+    CHECK_ERROR(seen, "transport.broken", 1, 0);
+    CHECK_THAT(seen.sentence(), Catch::Contains("secret"));
+}
+
+TEST_CASE("the rails are the plugin's devices", "[nccl_net]") {
+    const std::vector<Rail> rails = nccl_net_row().rails();
+    REQUIRE(rails.size() == 2);
+    CHECK(rails[1].name == "toy1");
+    CHECK(rails[1].mbps == 100'000);
+    CHECK(rails[1].why_not == "");
+    CHECK_THAT(rails[1].detail, Catch::Contains("Toy") && Catch::Contains("version 11"));
+}
+
+}  // namespace weft::internal::test

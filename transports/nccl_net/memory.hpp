@@ -1,0 +1,73 @@
+// memory.hpp: registered memory of a plugin's connections. A plugin registers for each comm, so a range that a caller
+// registers once gets a handle in each comm that uses it, at the first use.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/fd.hpp"
+#include "transports/memory.hpp"
+#include "transports/nccl_net/net.hpp"
+
+namespace weft::internal::nccl_net {
+
+// The handles of one range. Shared by the range's owner and the comms, so that either may end first. Thread-safe.
+class Registrations {
+  public:
+    Registrations(const Net& net, const MemoryRange& range, Fd dma_buf);
+    // The handle in this comm.
+    Result<void*> in(void* comm);
+    void end(void* comm);  // before the comm is closed
+    void end_all();        // before the memory is freed
+    bool ended();
+
+  private:
+    struct Entry {
+        void* comm;
+        void* handle;
+    };
+    const Net& net_;
+    const MemoryRange range_;
+    const Fd dma_buf_;  // empty: the memory is registered by its address
+    std::mutex mutex_;
+    std::vector<Entry> entries_;
+    bool ended_ = false;
+};
+
+// The result of Transport::register_memory(), owned by the caller.
+class NetMemory final : public RegisteredMemory {
+  public:
+    NetMemory(const MemoryRange& range, std::shared_ptr<Registrations> registrations);
+    NetMemory(const NetMemory&) = delete;
+    NetMemory& operator=(const NetMemory&) = delete;
+    ~NetMemory() override { registrations_->end_all(); }
+    const std::shared_ptr<Registrations>& registrations() const { return registrations_; }
+
+  private:
+    std::shared_ptr<Registrations> registrations_;
+};
+
+// The handles of one comm, found without a lock. Thread-bound to the comm.
+class CommMemory {
+  public:
+    CommMemory() = default;
+    CommMemory(const CommMemory&) = delete;
+    CommMemory& operator=(const CommMemory&) = delete;
+    ~CommMemory() { end(); }
+    void begin(void* comm) { comm_ = comm; }
+    Result<void*> handle_of(const NetMemory& memory);
+    void end();  // before the comm is closed
+
+  private:
+    struct Entry {
+        std::shared_ptr<Registrations> registrations;
+        void* handle;
+    };
+    void* comm_ = nullptr;
+    std::vector<Entry> entries_;
+};
+
+// The range's handles are made later, in each comm at its first use. transport.broken: no descriptor is left.
+Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, const MemoryRange& range);
+
+}  // namespace weft::internal::nccl_net

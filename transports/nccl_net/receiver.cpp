@@ -1,0 +1,221 @@
+// receiver.cpp: the receiving end of a connection over a plugin.
+#include <algorithm>
+#include <utility>
+
+#include "transports/nccl_net/connection.hpp"
+
+namespace weft::internal::nccl_net {
+
+namespace {
+
+// Thread-bound (transports/connection.hpp).
+class NetReceiver final : public Receiver {
+  public:
+    NetReceiver(const End& end, void* listening, Buffers buffers)
+        : end_(end),
+          buffers_(std::move(buffers)),
+          listening_(listening),
+          requests_(parts * size_t(end.options.depth)) {}
+    ~NetReceiver() override {
+        if (comm_ && !failed_) await_goodbyes();
+        memory_.end();
+        if (comm_) end_.net.close_recv(comm_);
+        if (listening_) end_.net.close_listen(listening_);
+    }
+
+    Result<Slot> receive(SlotInfo& info) override;
+    Status release() override;
+    void add_wakeups(Wakeups& wakeups) override { wakeups.by_time = true; }
+
+  private:
+    enum class Flush : uint8_t { none, posted, done };
+
+    uint64_t needed() const { return (released_ + 1) * parts; }  // parts that the next message completes
+    Status accept_comm();
+    Status post_targets();
+    Status test_message();
+    void await_goodbyes();
+    Status take_part(uint64_t message, Part part, size_t bytes);
+    Status check(const Header& header, uint64_t message) const;
+    Result<bool> flush();
+    Result<Slot> next(SlotInfo& info);
+
+    End end_;
+    Buffers buffers_;
+    CommMemory memory_;          // ends before buffers_
+    void* listening_ = nullptr;  // until comm_ exists
+    void* comm_ = nullptr;
+    std::vector<void*> requests_;
+    uint64_t posted_ = 0;        // parts with a target
+    uint64_t tested_ = 0;        // of these, from the first, the parts that have arrived
+    uint64_t released_ = 0;      // messages
+    Flush flush_ = Flush::none;  // of the message that receive() returns next
+    void* flush_request_ = nullptr;
+    bool failed_ = false;
+};
+
+Status NetReceiver::accept_comm() {
+    const abi::Answer answer = end_.net.accept_comm(listening_, &comm_);
+    if (answer != abi::success) return comm_ = nullptr, end_.failed("accept a connection of", answer);
+    if (!comm_) return ok();
+    memory_.begin(comm_);
+    end_.net.close_listen(listening_);
+    listening_ = nullptr;
+    return ok();
+}
+
+Status NetReceiver::post_targets() {
+    while (posted_ < (released_ + uint64_t(end_.options.depth)) * parts) {
+        const uint64_t number = posted_ / parts;
+        const bool is_header = posted_ % parts == header_part;
+        auto memory = memory_.handle_of(is_header ? buffers_.headers() : *buffers_.slots());
+        if (!memory) return memory.take_status();
+        void* request = nullptr;
+        const abi::Answer answer =
+            is_header ? end_.net.irecv(comm_, &buffers_.header(number), sizeof(Header), header_part, *memory, &request)
+                      : end_.net.irecv(comm_, buffers_.slot(number), std::max<size_t>(end_.options.slot_bytes, 1),
+                                       data_part, *memory, &request);
+        if (answer != abi::success) return end_.failed("receive from", answer);
+        if (!request) break;
+        requests_[posted_++ % requests_.size()] = request;
+    }
+    return ok();
+}
+
+Status NetReceiver::check(const Header& header, uint64_t message) const {
+    const ConnectionOptions& options = end_.options;
+    const FailureFacts about{.rank = options.peer, .peer = options.self};
+    const uint64_t expected = message + 1;
+    if (header.magic == Header::goodbye_magic)
+        return fail(error::transport_broken,
+                    "rank {} awaits a message of rank {} over the network plugin {}, but that rank "
+                    "has closed the connection",
+                    options.self, options.peer, end_.net.name())
+            .about(about);
+    if (header.magic != Header::expected_magic || header.sequence != expected)
+        return fail(error::internal_damaged,
+                    "rank {} expected message {} from rank {} over the network plugin {} and got one numbered {}: the "
+                    "stream is damaged",
+                    options.self, expected, options.peer, end_.net.name(), header.sequence)
+            .about(about);
+    if (header.bytes > options.slot_bytes)
+        return fail(error::internal_damaged,
+                    "rank {} got a message from rank {} over the network plugin {} that claims {} bytes; slots hold {}",
+                    options.self, options.peer, end_.net.name(), header.bytes, options.slot_bytes)
+            .about(about);
+    if (expected == 1 && !net::equal_digests(header.proof, end_.proof(options.peer)))
+        return fail(
+                   error::transport_broken,
+                   "rank {} accepted a connection over the network plugin {} in place of rank {}'s: the process at the "
+                   "other end does not know the job's secret",
+                   options.self, end_.net.name(), options.peer)
+            .about(about);
+    return ok();
+}
+
+Status NetReceiver::take_part(uint64_t message, Part part, size_t bytes) {
+    const Header& header = buffers_.header(message);
+    if (part == header_part && bytes >= sizeof(Header)) return check(header, message);
+    if (part == data_part && bytes >= header.bytes) return ok();
+    return fail(error::internal_damaged,
+                "rank {} got {} bytes of {} from rank {} over the network plugin {}: the plugin lost the rest",
+                end_.options.self, bytes, part == header_part ? sizeof(Header) : header.bytes, end_.options.peer,
+                end_.net.name())
+        .about({.rank = end_.options.peer, .peer = end_.options.self});
+}
+
+// Tests the parts of the next message only: if the peer has left, later requests fail, and nobody waits for them.
+Status NetReceiver::test_message() {
+    while (tested_ < std::min(posted_, needed())) {
+        bool done = false;
+        size_t bytes = 0;
+        const abi::Answer answer = end_.net.test(requests_[tested_ % requests_.size()], &done, &bytes);
+        if (answer != abi::success) return end_.failed("receive from", answer);
+        if (!done) break;
+        const uint64_t part = tested_++;
+        WEFT_TRY(take_part(part / parts, Part(part % parts), bytes));
+    }
+    return ok();
+}
+
+void NetReceiver::await_goodbyes() {
+    const Patience patience;
+    while (tested_ < posted_ && patience.lasts()) {
+        bool done = false;
+        size_t bytes = 0;
+        if (end_.net.test(requests_[tested_ % requests_.size()], &done, &bytes) != abi::success) return;
+        tested_ += done;
+    }
+}
+
+// True: kernels see the bytes of the message.
+Result<bool> NetReceiver::flush() {
+    if (buffers_.slots()->range().kind != RangeKind::device || buffers_.header(released_).bytes == 0) return true;
+    if (flush_ == Flush::none) {
+        auto memory = memory_.handle_of(*buffers_.slots());
+        if (!memory) return memory.take_status();
+        const abi::Answer answer = end_.net.iflush(comm_, buffers_.slot(released_), buffers_.header(released_).bytes,
+                                                   *memory, &flush_request_);
+        if (answer != abi::success) return end_.failed("flush what it received from", answer);
+        flush_ = flush_request_ ? Flush::posted : Flush::done;
+    }
+    if (flush_ == Flush::posted) {
+        bool done = false;
+        size_t bytes = 0;
+        const abi::Answer answer = end_.net.test(flush_request_, &done, &bytes);
+        if (answer != abi::success) return end_.failed("flush what it received from", answer);
+        if (done) flush_ = Flush::done;
+    }
+    return flush_ == Flush::done;
+}
+
+Result<Slot> NetReceiver::receive(SlotInfo& info) {
+    auto slot = next(info);
+    failed_ = failed_ || !slot;
+    return slot;
+}
+
+Result<Slot> NetReceiver::next(SlotInfo& info) {
+    if (!comm_) {
+        WEFT_TRY(accept_comm());
+        if (!comm_) return Slot{};
+    }
+    if (tested_ < needed()) {
+        Status posted = post_targets();
+        if (posted_ < needed()) WEFT_TRY(std::move(posted));
+        WEFT_TRY(test_message());
+        if (tested_ < needed()) return Slot{};
+    }
+    auto visible = flush();
+    if (!visible) return visible.take_status();
+    if (!*visible) return Slot{};
+    const Header& header = buffers_.header(released_);
+    info = {header.bytes, header.operation, header.fingerprint};
+    return Slot{buffers_.slot(released_), end_.options.slot_bytes};
+}
+
+Status NetReceiver::release() {
+    ++released_;
+    flush_ = Flush::none;
+    (void)post_targets().ok();  // the credit; a failure counts only if a message is awaited
+    return ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Receiver>> make_receiver(const Net& net, const ConnectionOptions& options, Blob& address) {
+    const End end{net, options};
+    auto buffers = Buffers::make(net, options);
+    if (!buffers) return buffers.take_status();
+    // Ranks of a host, and channels, spread over its devices.
+    auto device = device_for(net, options, (options.self + options.channel) % int(net.devices().size()));
+    if (!device) return device.take_status();
+    Address own{.device = *device, .depth = options.depth, .slot_bytes = options.slot_bytes};
+    void* listening = nullptr;
+    const abi::Answer answer = net.listen(*device, own.handle, &listening);
+    if (answer != abi::success || !listening) return end.failed("listen to", answer);
+    address = own.blob();
+    return std::unique_ptr<Receiver>(new NetReceiver(end, listening, std::move(*buffers)));
+}
+
+}  // namespace weft::internal::nccl_net
