@@ -35,6 +35,8 @@ TEST_CASE("collectives and messages between hosts go over verbs", "[verbs]") {
     CHECK(done.count(": ok") == ranks);
     CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && Catch::Contains("fake0:1 GID 3 10.77.0.1"));
     CHECK_THAT(done.log, !Catch::Contains("over tcp, channel"));
+    // The subnets of fake0 and fake1 do not reach each other, so no rank takes the other one.
+    CHECK_THAT(done.log, !Catch::Contains("fake1:1 GID"));
 }
 
 TEST_CASE("if one rank has no RDMA, both use tcp, and a warning says why", "[verbs]") {
