@@ -79,6 +79,8 @@ Status plugin_trouble() {
     return ucx_trouble();
 }
 
+Status rdma_trouble() { return NameList(options().transports).admits("verbs") ? verbs_trouble() : ok(); }
+
 static constexpr int networks_most = 4, mark_bits = 16;
 
 // Not 0. FNV-1a of name and network: other ranks may number their transports differently.

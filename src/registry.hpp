@@ -14,6 +14,8 @@ const Algorithm* find_algorithm(std::string_view name, Collective collective = C
 
 std::span<const Transport* const> transports();  // in order of preference
 Status plugin_trouble();                         // why a transport that the user asks for cannot be used
+// The wrong option for RDMA on this host: option.value, option.names or option.conflict. A host without RDMA is ok.
+Status rdma_trouble();
 
 // The networks (Transport::network()) that this rank reaches, in order of preference: four marks of 16 bits; 0: none.
 // The ranks exchange them when they meet, so that both ends of a connection choose the same transport.

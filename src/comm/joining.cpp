@@ -133,6 +133,12 @@ Status find_tuning(Joining& joining, const std::string& text) {
     return ok();
 }
 
+// Known only where the devices are, so the ranks meet first: otherwise ranks of other hosts would wait in vain.
+Status check_rdma(int rank) {
+    const Status wrong = registry::rdma_trouble();
+    return wrong ? ok() : fail(wrong, "rank {} (pid {}): {}", rank, getpid(), wrong.sentence());
+}
+
 // One step: true when the ranks and their devices have met.
 Result<bool> meet(Joining& joining) {
     if (!joining.met) {
@@ -141,6 +147,7 @@ Result<bool> meet(Joining& joining) {
         joining.met = true;
         AgreedTexts texts = AgreedTexts::of(*joining.rendezvous->segment());
         Status ready = texts.refusal ? Status(std::move(*texts.refusal)) : same_algorithms(joining);
+        if (ready && !joining.same_ranks) ready = check_rdma(joining.rank);
         if (ready && !joining.same_ranks) ready = find_machines(joining);
         if (ready && !joining.same_ranks) ready = find_tuning(joining, texts.tuning);
         if (!ready) {

@@ -1,6 +1,6 @@
 // plugin_worker.cpp: one rank of plugin_test: some collectives and messages, compared with serial results. It prints
 // `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin, or with RDMA.
-// KILLED_RANK kills itself after the first calls.
+// WRONG_RANK is the only rank that keeps WEFT_IB_DEVICES. KILLED_RANK kills itself after the first calls.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +34,8 @@ int main() {
         const char* transports = getenv("WEFT_TRANSPORTS");
         if (transports && transports[0] == 'u') setenv("WEFT_TRANSPORTS", "tcp", 1);  // ucx,tcp
     }
+    const char* wrong = getenv("WRONG_RANK");
+    if (wrong && atoi(wrong) != rank) unsetenv("WEFT_IB_DEVICES");
     weftComm_t comm = nullptr;
     int ranks = 0;
     must(weftCommInitFromEnvironment(&comm, nullptr), nullptr);

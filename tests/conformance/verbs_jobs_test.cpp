@@ -9,13 +9,15 @@ namespace {
 
 struct VerbsJob {
     std::string said, log;
-    int count(const std::string& text) const {
+    int count(const std::string& text) const { return count(said, text); }
+    static int count(const std::string& all, const std::string& text) {
         int found = 0;
-        for (size_t at = said.find(text); at != std::string::npos; at = said.find(text, at + 1)) ++found;
+        for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++found;
         return found;
     }
 };
 VerbsJob verbs_job(int ranks, std::vector<std::string> variables) {
+    // The first of two values counts, so a test's own comes before these.
     variables.push_back("WEFT_TRANSPORTS=^shm");
     variables.push_back("WEFT_DEBUG=INFO");
     variables.push_back(std::string("WEFT_VERBS_LIBRARY=") + FAKE_IBVERBS_LIBRARY);
@@ -33,6 +35,8 @@ TEST_CASE("collectives and messages between hosts go over verbs", "[verbs]") {
     CHECK(done.count(": ok") == ranks);
     CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && Catch::Contains("fake0:1 GID 3 10.77.0.1"));
     CHECK_THAT(done.log, !Catch::Contains("over tcp, channel"));
+    // The subnets of fake0 and fake1 do not reach each other, so no rank takes the other one.
+    CHECK_THAT(done.log, !Catch::Contains("fake1:1 GID"));
 }
 
 TEST_CASE("if one rank has no RDMA, both use tcp, and a warning says why", "[verbs]") {
@@ -41,6 +45,43 @@ TEST_CASE("if one rank has no RDMA, both use tcp, and a warning says why", "[ver
     INFO(done.said << done.log);
     CHECK(done.count(": ok") == 2);
     CHECK_THAT(done.log, Catch::Contains("WARN") && Catch::Contains("over tcp, because"));
+}
+
+TEST_CASE("a wrong option for RDMA is an error of every rank when the ranks meet", "[verbs]") {
+    const auto [variable, id, choice] = GENERATE(table<std::string, std::string, std::string>(
+        {{"WEFT_IB_DEVICES=fake7", "option.names", "There are fake0, fake1"},
+         {"WEFT_IB_GID_INDEX=77", "option.value", "index 3 10.77.0.1"},
+         {"WEFT_IB_PKEY=0x8123", "option.value", "0xffff"},
+         {"WEFT_IB_PKEY=first", "option.value", "0x8001"},
+         {"WEFT_IB_ADDR_FAMILY=IPv4", "option.value", "AF_INET6"},
+         {"WEFT_GDR_LEVEL=near", "option.value", "PIX"}}));
+    const VerbsJob done = verbs_job(2, {variable});
+    INFO(done.said << done.log);
+    CHECK(done.count(": " + id + ": ") == 2);
+    CHECK(done.count(choice) == 2);
+    CHECK_THAT(done.log, !Catch::Contains(", channel"));
+}
+
+TEST_CASE("a device that one host does not have is an error on every rank, and names the rank", "[verbs]") {
+    const std::string only = GENERATE("0", "2");
+    const VerbsJob done = verbs_job(3, {"WEFT_IB_DEVICES=fake7", "WRONG_RANK=" + only});
+    INFO(done.said << done.log);
+    CHECK(done.count(": option.names: ") == 3);
+    CHECK(done.count("rank " + only + " (pid ") == 3);
+}
+
+TEST_CASE("options for RDMA are followed, and do not count where RDMA is off", "[verbs]") {
+    const VerbsJob one = verbs_job(2, {"WEFT_IB_DEVICES=fake1", "WEFT_IB_QPS=3"});
+    INFO(one.said << one.log);
+    CHECK(one.count(": ok") == 2);
+    CHECK(VerbsJob::count(one.log, " links rank ") == 2 * 3);  // a line for each queue pair and end
+    CHECK_THAT(one.log, Catch::Contains("fake1:1 GID") && !Catch::Contains("fake0:1 GID"));
+    for (const char* off : {"WEFT_IB_DISABLE=1", "WEFT_TRANSPORTS=^shm,^verbs"}) {
+        const VerbsJob without = verbs_job(2, {"WEFT_IB_DEVICES=fake7", off});
+        INFO(without.said << without.log);
+        CHECK(without.count(": ok") == 2);
+        CHECK_THAT(without.log, Catch::Contains("over tcp, channel"));
+    }
 }
 
 TEST_CASE("hosts without an active port use tcp", "[verbs]") {

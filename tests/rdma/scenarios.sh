@@ -11,7 +11,7 @@ seconds_of() { # seconds_of SCENARIO
     esac
 }
 with_one_rail=(devices ping_pong loss reordering link gids memory_limit no_device
-    jobs jobs_loss jobs_link_flap jobs_kills jobs_memory_limit)
+    jobs jobs_options jobs_loss jobs_link_flap jobs_kills jobs_memory_limit)
 with_two_rails=(two_rails jobs_two_rails)
 
 # Checks. Each says what was wrong.
@@ -160,11 +160,25 @@ benchmark() { echo "$build/perf/${1}_perf" -b 8 -e 256K -f 32 -n 2 -w 1 -c 1; }
 scenario_jobs() {
     local each
     needs_transport
-    for each in all_reduce all_gather broadcast reduce_scatter alltoall; do
+    for each in all_reduce all_gather broadcast reduce_scatter alltoall sendrecv; do
         [ -x "$build/perf/${each}_perf" ] || continue
         job 4 $(benchmark $each)
         job_is_right || return
     done
+}
+# Host 1 has no rxe0.
+scenario_jobs_options() {
+    local rank
+    needs_transport
+    job 2 env WEFT_IB_DEVICES=rxe0 $(benchmark all_reduce)
+    for rank in 0 1; do
+        grep -Eq 'rank 1 \(pid .*There are rxe1.*\[option.names\]' rank$rank.log && [ "${statuses[$rank]}" != 0 ] && continue
+        tail -n 15 rank$rank.log
+        wrong "rank $rank does not say which device rank 1 lacks" || return
+    done
+    job 2 env WEFT_IB_QPS=3 WEFT_IB_TIMEOUT=18 $(benchmark all_reduce)
+    job_is_right || return
+    [ "$(grep -c ' links rank ' rank0.log)" = 3 ] || { tail rank0.log; wrong "rank 0 does not make three queue pairs"; }
 }
 scenario_jobs_loss() {
     needs_transport

@@ -26,6 +26,7 @@ inline verbs::Settings quick_settings() {
     settings.library = FAKE_IBVERBS_LIBRARY;
     settings.path.timeout = 10;
     settings.path.retries = 4;
+    settings.pairs_per_rail = 1;
     return settings;
 }
 

@@ -225,17 +225,21 @@ TEST_CASE("a receiver whose sender never came learns that the peer has ended", "
     CHECK_ERROR(seen, "verbs.broken");
 }
 
-TEST_CASE("a port without the wanted GID is an error on both ranks", "[links]") {
+TEST_CASE("a port without the wanted GID or partition key is an error before a link is made", "[links]") {
     verbs::Settings settings = quick_settings();
-    settings.gids.index = 77;
+    const bool of_gid = GENERATE(true, false);
+    if (of_gid)
+        settings.gids.index = 77;
+    else
+        settings.partition_key.value = 0x8123;
     const WithSettings held(settings);
     const TwoRanks ranks;
-    Line line = ranks.line(0, 2, 500);
-    Ends ends;
-    REQUIRE(eventually([&] { return look(line, ends), ends.both(); }));
-    CHECK_ERROR(ends.sender, "option.value");
-    CHECK_ERROR(ends.receiver, "option.value");
-    CHECK_THAT(ends.sender.sentence(), Catch::Contains("77") && Catch::Contains("10.77.0.1"));
+    const Line line = ranks.line(0, 2, 500);
+    CHECK_ERROR(line.failure, "option.value");
+    CHECK_THAT(line.failure.sentence(),
+               of_gid ? Catch::Contains("fake0:1") && Catch::Contains("77") && Catch::Contains("10.77.0.1")
+                      : Catch::Contains("fake0:1") && Catch::Contains("0x8123") && Catch::Contains("0xffff"));
+    CHECK_THAT(verbs_transport().available(), Catch::Contains(of_gid ? "77" : "0x8123"));
 }
 
 TEST_CASE("the network has a name if a port is active, and none is announced otherwise", "[links]") {
@@ -244,7 +248,7 @@ TEST_CASE("the network has a name if a port is active, and none is announced oth
     CHECK(network != 0);
     CHECK(verbs_transport().rails().size() == 2);
     fake_verbs().run("port fake0 down; port fake1 down");
-    CHECK_THAT(verbs_transport().available(), Catch::Contains("not active"));
+    CHECK_THAT(verbs_transport().available(), Catch::Contains("the port is DOWN"));
     CHECK(verbs_transport().network() != 0);
     fake_verbs().run("port fake0 up; port fake1 up");
     CHECK(verbs_transport().network() == network);

@@ -6,14 +6,15 @@
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
+#include "src/drivers/verbs/ports.hpp"
 
 namespace weft::internal::verbs {
 
 namespace {
 
-constexpr int state_active = 4, state_active_temporarily = 5;
-
 const char* layer_text(int layer) { return layer == link_ethernet ? "Ethernet" : "InfiniBand"; }
+
+constexpr const char* other_layer = "its link layer is not that of the first port";
 
 // Without a device libibverbs would write to standard error.
 bool kernel_has_devices() {
@@ -39,10 +40,6 @@ uint64_t subnet_of(const Devices& devices, const Port& port) {
 
 std::string Port::text() const { return fmt::format("{}:{}", name, number); }
 
-bool is_active(const abi::PortAttributes& attributes) {
-    return attributes.state == state_active || attributes.state == state_active_temporarily;
-}
-
 Result<const Devices*> Devices::of_process() {
     struct Opened {
         std::mutex mutex;
@@ -64,6 +61,8 @@ Result<const Devices*> Devices::of_process() {
 }
 
 Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
+    WEFT_TRY(settings_status());
+    if (settings.disabled) return fail(error::verbs_device, "WEFT_IB_DISABLE is 1");
     if (settings.library.empty() && !kernel_has_devices())
         return fail(error::verbs_device, "the kernel of this host has no RDMA device");
     auto functions = load_transport_functions(settings.library);
@@ -72,7 +71,8 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
     if (!list) return list.take_status();
     const std::vector<std::string> names = list->names();
     if (names.empty()) return fail(error::verbs_device, "libibverbs finds no RDMA device");
-    WEFT_TRY(settings.devices.check(names));
+    // NCCL's list may name devices of other hosts.
+    if (!settings.devices_by_alias) WEFT_TRY(settings.devices.check(names));
     auto devices = std::make_unique<Devices>();
     Status last;
     for (const std::string& name : names) {
@@ -96,29 +96,19 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
 Result<std::vector<Port>> Devices::ports(const Settings& settings) const {
     std::vector<Port> found;
     std::string reasons;
-    const auto leave_out = [&](const std::string& port, const std::string& why) {
-        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", port, why);
-    };
     for (size_t device = 0; device < all_.size(); ++device) {
-        const DeviceFacts& facts = all_[device].context->facts();
-        for (int number = 1; number <= facts.ports; ++number) {
-            Port port{.device = device, .number = number, .name = facts.name};
-            const auto attributes = all_[device].context->port(number);
-            if (!attributes) {
-                leave_out(port.text(), attributes.status().sentence());
-                continue;
-            }
-            port.attributes = *attributes;
-            const bool first = found.empty();
-            if (!settings.devices.admits(facts.name, number))
-                leave_out(port.text(), "excluded by the list of devices");
-            else if (!is_active(*attributes))
-                leave_out(port.text(), "the port is not active");
-            else if (!first && attributes->link_layer != found[0].attributes.link_layer)
-                leave_out(port.text(), fmt::format("its link layer is not {}, as that of {}",
-                                                   layer_text(found[0].attributes.link_layer), found[0].text()));
+        const Context& context = *all_[device].context;
+        for (int number = 1; number <= context.facts().ports; ++number) {
+            IbPort known = read_port(context, nullptr, number);
+            WEFT_TRY(admit_port(settings, known));
+            const auto attributes = context.port(number);
+            if (known.usable() && !attributes) known.why_not = attributes.status().sentence();
+            if (known.usable() && !found.empty() && known.link_layer != found[0].attributes.link_layer)
+                known.why_not = other_layer;
+            if (known.usable())
+                found.push_back({.device = device, .number = number, .attributes = *attributes, .name = known.device});
             else
-                found.push_back(std::move(port));
+                reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", known.name(), known.why_not);
         }
     }
     if (found.empty()) return fail(error::verbs_device, "no RDMA port of this host can be used ({})", reasons);
@@ -128,23 +118,19 @@ Result<std::vector<Port>> Devices::ports(const Settings& settings) const {
 std::vector<Rail> Devices::rails(const Settings& settings) const {
     std::vector<Rail> rails;
     const auto used = ports(settings);
-    for (const Device& device : all_) {
-        const DeviceFacts& facts = device.context->facts();
-        for (int number = 1; number <= facts.ports; ++number) {
+    for (const Device& device : all_)
+        for (int number = 1; number <= device.context->facts().ports; ++number) {
+            IbPort known = read_port(*device.context, nullptr, number);
+            (void)admit_port(settings, known);  // its reason is in why_not
+            if (known.usable() && used &&
+                std::none_of(used->begin(), used->end(), [&](const Port& port) { return port.text() == known.name(); }))
+                known.why_not = other_layer;
             Rail rail;
-            rail.name = fmt::format("{}:{}", facts.name, number);
-            const auto attributes = device.context->port(number);
-            if (attributes) rail.detail = layer_text(attributes->link_layer);
-            if (!attributes)
-                rail.why_not = attributes.status().sentence();
-            else if (!is_active(*attributes))
-                rail.why_not = "the port is not active";
-            else if (!used || std::none_of(used->begin(), used->end(),
-                                           [&](const Port& port) { return port.text() == rail.name; }))
-                rail.why_not = "it is excluded, or has another link layer than the first port";
+            rail.name = known.name();
+            rail.detail = layer_text(known.link_layer);
+            rail.why_not = std::move(known.why_not);
             rails.push_back(std::move(rail));
         }
-    }
     return rails;
 }
 

@@ -36,7 +36,8 @@ class Devices {
     Devices(const Devices&) = delete;
 
     const std::vector<Device>& all() const { return all_; }
-    // The active ports of one link layer, as they are now: the layer of the first one. verbs.device: there is none.
+    // The ports that the settings admit, as they are now, of one link layer: that of the first one. verbs.device: there
+    // is none. option.value: as admit_port().
     Result<std::vector<Port>> ports(const Settings& settings) const;
     // Every port, for `weft info`.
     std::vector<Rail> rails(const Settings& settings) const;
@@ -48,6 +49,5 @@ class Devices {
 
 // The number of these ports' network, which is equal on all its hosts; never 0.
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
-bool is_active(const abi::PortAttributes& attributes);
 
 }  // namespace weft::internal::verbs

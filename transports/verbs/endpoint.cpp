@@ -6,6 +6,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/per_process.hpp"
+#include "topology/nearest_ports.hpp"
 
 namespace weft::internal::verbs {
 
@@ -13,6 +14,36 @@ namespace {
 
 constexpr int completions_at_once = 16;
 constexpr int64_t drain_us = 1'000'000;
+
+// By the best pair of GIDs. Link-local addresses of Ethernet are alike on all networks.
+bool one_subnet(const Devices& devices, const Settings& settings, const Port& one, const Port& other) {
+    const auto ones = devices.all()[one.device].context->gids(one.number);
+    const auto others = devices.all()[other.device].context->gids(other.number);
+    if (!ones || !others) return false;
+    GidRules rules = settings.gids;
+    rules.index = -1;
+    const auto pairs = rank_gid_pairs(*ones, *others, rules);
+    if (pairs.empty() || !pairs[0].same_subnet) return false;
+    const PortGid& gid = (*ones)[pairs[0].own];
+    return gid.type == gid_infiniband || !gid.is_link_local();
+}
+
+// Both ends take the first ports of their lists, and neither knows the other's choice. So only ports on the subnet of
+// the first one change places: the nearest to the rank comes first. Ports of separate networks keep their order.
+std::vector<Port> in_order(const Devices& devices, const Settings& settings, std::vector<Port> ports, int rank) {
+    const auto behind = std::stable_partition(ports.begin(), ports.end(), [&, first = ports[0]](const Port& port) {
+        return one_subnet(devices, settings, first, port);
+    });
+    std::vector<topology::NicPort> known;
+    for (auto port = ports.begin(); port != behind; ++port)
+        known.push_back({.device = port->name, .number = port->number});
+    std::vector<Port> ordered;
+    if (known.size() > 1)
+        for (const int index : topology::nearest_ports(known, "", rank)) ordered.push_back(ports[size_t(index)]);
+    const auto rest = ordered.empty() ? ports.begin() : behind;
+    ordered.insert(ordered.end(), rest, ports.end());
+    return ordered;
+}
 
 }  // namespace
 
@@ -25,6 +56,7 @@ Result<std::shared_ptr<Endpoint>> Endpoint::of(const ConnectionOptions& options)
             const Settings settings = verbs::settings();
             auto ports = (*devices)->ports(settings);
             if (!ports) return ports.take_status();
+            ports = in_order(**devices, settings, std::move(*ports), options.self);
             if (ports->size() > size_t(settings.rails)) ports->resize(size_t(settings.rails));
             Fd event = Fd::event();
             if (!event)

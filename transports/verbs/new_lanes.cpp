@@ -34,11 +34,13 @@ Status NewLanes::make(Site& site, uint32_t link) {
         auto gids = site.devices.all()[port.device].context->gids(port.number);
         if (!gids) return gids.take_status();
         // The peer may choose, and must not choose another one than the user wants.
-        const auto wanted = std::find_if(gids->begin(), gids->end(),
-                                         [&site](const PortGid& gid) { return gid.index == site.settings.gids.index; });
+        const int index = site.settings.gid_rules(*gids).index;
+        const auto wanted =
+            std::find_if(gids->begin(), gids->end(), [index](const PortGid& gid) { return gid.index == index; });
         if (wanted != gids->end()) *gids = {PortGid(*wanted)};
         gids_.push_back(std::move(*gids));
-        for (int place = 0; place < site.settings.pairs_per_rail; ++place) WEFT_TRY(make_pair(site, rail, link));
+        const int pairs = site.settings.pairs_on(port.attributes.link_layer);
+        for (int place = 0; place < pairs; ++place) WEFT_TRY(make_pair(site, rail, link));
     }
     return ok();
 }
@@ -62,13 +64,9 @@ Status NewLanes::make_pair(Site& site, size_t rail, uint32_t link) {
     auto pair = QueuePair::make(*device.domain, *lane.queue, *lane.queue, options);
     if (!pair) return pair.take_status();
     lane.pair = std::move(*pair);
-    int key = device.context->default_pkey_index(port.number);
-    if (settings.partition_key) {
-        auto found = device.context->pkey_index(port.number, *settings.partition_key);
-        if (!found) return found.take_status();
-        key = *found;
-    }
-    WEFT_TRY(lane.pair->init(port.number, key, rights_of_peer));
+    auto key = settings.partition_key.choose(device.context->pkeys(port.number), port.text());
+    if (!key) return key.take_status();
+    WEFT_TRY(lane.pair->init(port.number, *key, rights_of_peer));
     const uint64_t id = RequestId::of(true, link, lanes_->size(), 0);
     for (int left = options.receive_requests; left > 0; left -= receives_at_once)
         if (const int error = post_receives(*lane.pair, id, std::min(left, receives_at_once)))
@@ -79,6 +77,7 @@ Status NewLanes::make_pair(Site& site, size_t rail, uint32_t link) {
     lane.own.link_layer = port.attributes.link_layer;
     lane.own.mtu = port.attributes.mtu;
     lane.own.lid = port.attributes.lid;
+    lane.own.needs_grh = (port.attributes.flags & grh_required) != 0;
     lane.own.pair = lane.pair->number();
     lane.own.sequence = first_sequence();
     lanes_->push_back(std::move(lane));
@@ -101,9 +100,10 @@ Result<NewLanes::Gids> NewLanes::choose(const Site& site, const Offer& own, cons
     Gids chosen;
     for (size_t rail = 0; rail < std::min(own.rails.size(), peer.rails.size()); ++rail) {
         const PathEnd &mine = own.rails[rail].end, &peers = peer.rails[rail].end;
-        auto gids = choose_gid_pair(own.rails[rail].gids, peer.rails[rail].gids, site.settings.gids,
-                                    fmt::format("{} {}:{}", mine.host, mine.device, mine.port),
-                                    fmt::format("{} {}:{}", peers.host, peers.device, peers.port));
+        auto gids =
+            choose_gid_pair(own.rails[rail].gids, peer.rails[rail].gids, site.settings.gid_rules(own.rails[rail].gids),
+                            fmt::format("{} {}:{}", mine.host, mine.device, mine.port),
+                            fmt::format("{} {}:{}", peers.host, peers.device, peers.port));
         if (!gids) return gids.take_status();
         chosen.emplace_back(gids->own, gids->peer);
         WEFT_LOG_RANK(site.rank, trace, net, "{}:{} reaches {}:{}: {}", mine.device, mine.port, peers.device,

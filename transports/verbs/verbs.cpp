@@ -97,6 +97,15 @@ Result<std::unique_ptr<RegisteredMemory>> VerbsTransport::register_memory(const 
 
 }  // namespace verbs
 
+Status verbs_trouble() {
+    WEFT_TRY(verbs::settings_status());
+    const auto devices = verbs::Devices::of_process();
+    const Status status = devices ? (*devices)->ports(verbs::settings()).take_status() : devices.status().copy();
+    const ErrorId id = status.id();
+    const bool of_user = id == error::option_value || id == error::option_names || id == error::option_conflict;
+    return of_user ? status.copy() : ok();
+}
+
 const Transport& verbs_transport() {
     static const verbs::VerbsTransport row;
     return row;

@@ -25,28 +25,6 @@ int global_traffic_class(const std::string& folder, int number) {
     return value >= 0 && value <= 255 ? value : -1;
 }
 
-IbPort read_port(const Context& context, const ProtectionDomain* domain, int number) {
-    IbPort port;
-    port.device = context.facts().name;
-    port.number = number;
-    Result<abi::PortAttributes> attributes = context.port(number);
-    if (!attributes) {
-        port.why_not = attributes.status().sentence();
-        return port;
-    }
-    port.state = attributes->state;
-    port.link_layer = attributes->link_layer;
-    port.mtu = attributes->mtu;
-    port.mbps = context.mbps(*attributes, number);
-    port.lid = attributes->lid;
-    port.needs_grh = (attributes->flags & grh_required) != 0;
-    port.pkeys = context.pkeys(number);
-    port.global_traffic_class = global_traffic_class(context.facts().folder, number);
-    if (Result<std::vector<PortGid>> gids = context.gids(number)) port.gids = std::move(*gids);
-    if (domain != nullptr && is_active(port.state)) check_gids(*domain, number, port.gids);
-    return port;
-}
-
 void add_notes(const IbSettings& settings, IbPort& port) {
     if (port.link_layer == link_ethernet && port.mtu <= mtu_1024 && port.mbps >= small_packets_mbps)
         port.notes.push_back(fmt::format("its active MTU is {}: set the MTU of its network device to 4200 or more",
@@ -75,6 +53,61 @@ std::string trouble_of(const IbPort& port) {
     return {};
 }
 
+}  // namespace
+
+std::string IbPort::name() const { return number > 0 ? fmt::format("{}:{}", device, number) : device; }
+
+std::string IbPort::summary() const {
+    if (number == 0) return {};
+    std::string text = link_layer == link_ethernet ? "RoCE" : "InfiniBand";
+    if (link_layer == link_infiniband) text += fmt::format(", LID {}", lid);
+    text += mbps > 0 ? fmt::format(", {:.3g} Gb/s", mbps / 1000.0) : ", speed unknown";
+    text += fmt::format(", MTU {}, {} GID{}", mtu_bytes(mtu), gids.size(), gids.size() == 1 ? "" : "s");
+    if (needs_grh && link_layer == link_infiniband) text += ", GRH required";
+    if (wish.rail >= 0) text += fmt::format(", rail {}", wish.rail);
+    if (wish.plane >= 0) text += fmt::format(", plane {}", wish.plane);
+    return text;
+}
+
+IbPort read_port(const Context& context, const ProtectionDomain* domain, int number) {
+    IbPort port;
+    port.device = context.facts().name;
+    port.number = number;
+    Result<abi::PortAttributes> attributes = context.port(number);
+    if (!attributes) {
+        port.why_not = attributes.status().sentence();
+        return port;
+    }
+    port.state = attributes->state;
+    port.link_layer = attributes->link_layer;
+    port.mtu = attributes->mtu;
+    port.mbps = context.mbps(*attributes, number);
+    port.lid = attributes->lid;
+    port.needs_grh = (attributes->flags & grh_required) != 0;
+    port.pkeys = context.pkeys(number);
+    port.global_traffic_class = global_traffic_class(context.facts().folder, number);
+    if (Result<std::vector<PortGid>> gids = context.gids(number)) port.gids = std::move(*gids);
+    if (domain != nullptr && is_active(port.state)) check_gids(*domain, number, port.gids);
+    return port;
+}
+
+std::vector<IbPort> read_ports(const DeviceList& devices) {
+    std::vector<IbPort> ports;
+    for (const std::string& name : devices.names()) {
+        Result<std::unique_ptr<Context>> context = devices.open(name);
+        if (!context) {
+            IbPort& silent = ports.emplace_back();
+            silent.device = name;
+            silent.why_not = context.status().sentence();
+            continue;
+        }
+        Result<std::unique_ptr<ProtectionDomain>> domain = ProtectionDomain::make(**context);
+        for (int number = 1; number <= (*context)->facts().ports; ++number)
+            ports.push_back(read_port(**context, domain ? domain->get() : nullptr, number));
+    }
+    return ports;
+}
+
 Status admit_port(const IbSettings& settings, IbPort& port) {
     if (!port.usable()) return ok();
     if (settings.disabled) {
@@ -100,39 +133,6 @@ Status admit_port(const IbSettings& settings, IbPort& port) {
         fits = pkey.take_status();
     if (!fits.ok()) port.why_not = fits.sentence();
     return fits;
-}
-
-}  // namespace
-
-std::string IbPort::name() const { return number > 0 ? fmt::format("{}:{}", device, number) : device; }
-
-std::string IbPort::summary() const {
-    if (number == 0) return {};
-    std::string text = link_layer == link_ethernet ? "RoCE" : "InfiniBand";
-    if (link_layer == link_infiniband) text += fmt::format(", LID {}", lid);
-    text += mbps > 0 ? fmt::format(", {:.3g} Gb/s", mbps / 1000.0) : ", speed unknown";
-    text += fmt::format(", MTU {}, {} GID{}", mtu_bytes(mtu), gids.size(), gids.size() == 1 ? "" : "s");
-    if (needs_grh && link_layer == link_infiniband) text += ", GRH required";
-    if (wish.rail >= 0) text += fmt::format(", rail {}", wish.rail);
-    if (wish.plane >= 0) text += fmt::format(", plane {}", wish.plane);
-    return text;
-}
-
-std::vector<IbPort> read_ports(const DeviceList& devices) {
-    std::vector<IbPort> ports;
-    for (const std::string& name : devices.names()) {
-        Result<std::unique_ptr<Context>> context = devices.open(name);
-        if (!context) {
-            IbPort& silent = ports.emplace_back();
-            silent.device = name;
-            silent.why_not = context.status().sentence();
-            continue;
-        }
-        Result<std::unique_ptr<ProtectionDomain>> domain = ProtectionDomain::make(**context);
-        for (int number = 1; number <= (*context)->facts().ports; ++number)
-            ports.push_back(read_port(**context, domain ? domain->get() : nullptr, number));
-    }
-    return ports;
 }
 
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/drivers/verbs/context.hpp"
+#include "src/drivers/verbs/memory.hpp"
 #include "src/drivers/verbs/settings.hpp"
 
 namespace weft::internal::verbs {
@@ -35,8 +36,12 @@ struct IbPort {
 // Opens each device and closes it, which takes milliseconds. Makes an address with each GID of RoCE, so that one whose
 // network device is gone or in another namespace is known.
 std::vector<IbPort> read_ports(const DeviceList& devices);
-// Sets why_not, notes, wish and pkey_index. A pure function. option.names: WEFT_IB_DEVICES names no device here.
-// option.value: a used port lacks the GID index or the partition key that a variable of Weft's names.
+// One of an open device; no domain: GIDs are not tried. A port that does not answer has a why_not.
+IbPort read_port(const Context& context, const ProtectionDomain* domain, int number);
+// Sets why_not, notes, wish and pkey_index. option.value: a used port lacks the GID index or the partition key that a
+// variable of Weft's names. Reentrant.
+Status admit_port(const IbSettings& settings, IbPort& port);
+// The same for all ports. Besides, option.names: WEFT_IB_DEVICES names no device here.
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports);
 
 }  // namespace weft::internal::verbs
