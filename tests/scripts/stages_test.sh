@@ -45,6 +45,12 @@ run 0 --stage release
 [ "$(last)" = "1 passed, 0 failed" ] || fail "one stage: $(last)"
 [ "$(tests_in build '--no-suite nightly .*small=10')" = 1 ] || fail "quick tests are not small: $(cat "$folder/calls")"
 said 'skipped: the suites python and torch'
+said 'skipped: the suite sass'
+run 1 --all --stage release
+[ "$(last)" = "1 passed, 1 failed" ] || fail "CI without a disassembler: $(last)"
+printf '#!/bin/sh\necho /a/disassembler\n' >tools/cuda-disassembler
+chmod +x tools/cuda-disassembler
+run 0 --stage release
 grep -q 'meson setup .*-Dpython=disabled' "$folder/calls" || fail "Python is not left out: $(cat "$folder/calls")"
 printf '#!/bin/sh\necho /a/python\n' >tools/python-packages
 chmod +x tools/python-packages
