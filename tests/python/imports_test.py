@@ -89,7 +89,7 @@ interpreters.run_string(number, code)
         self.assertGreater(len(functions), 75)
         # Each is another one with a default, but for weftTrainShardGetBox: Shard.boxes makes them of pieces.
         functions -= {"weftTrainShardGetBox", "weftBcast", "weftCommExplain", "weftCommInitRank", "weftStreamCreate"}
-        binding = "".join(path.read_text() for path in (SOURCES / "python/binding").glob("*.cpp"))
+        binding = "".join(path.read_text() for path in (SOURCES / "python/binding").rglob("*.cpp"))
         self.assertEqual({each for each in functions if not re.search(rf"\b{each}\b", binding)}, set())
 
     def test_the_stubs_name_what_the_extension_has(self):

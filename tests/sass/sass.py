@@ -3,7 +3,7 @@ and loads of 16 bytes that a thread has in flight.
 
 usage: sass.py [--must-object] LIMITS OBJECT...
 --must-object: the check must fail for every kernel.
-WEFT_DISASSEMBLER: the folder of cuobjdump and nvdisasm (tools/cuda-disassembler). Without it, or if the objects have no code
+WEFT_TEST_DISASSEMBLER: the folder of cuobjdump and nvdisasm (tools/cuda-disassembler). Without it, or if the objects have no code
 for the architectures of LIMITS, the status is 77: skipped.
 """
 
@@ -86,9 +86,9 @@ def main() -> int:
     arguments = sys.argv[1:]
     must_object = arguments[0] == "--must-object"
     limits_path, *objects = arguments[1:] if must_object else arguments
-    folder = os.environ.get("WEFT_DISASSEMBLER", "")
+    folder = os.environ.get("WEFT_TEST_DISASSEMBLER", "")
     if not folder:
-        print("skipped: WEFT_DISASSEMBLER names no folder with cuobjdump and nvdisasm (tools/cuda-disassembler)")
+        print("skipped: WEFT_TEST_DISASSEMBLER names no folder with cuobjdump and nvdisasm (tools/cuda-disassembler)")
         return 77
     limits = limits_of(limits_path)
     wrong, checked, unused = [], 0, {pattern for pattern, _ in limits}

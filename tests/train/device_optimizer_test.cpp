@@ -18,7 +18,7 @@ constexpr int part_count = 30;  // more than one launch takes
 // The same random parts in host memory and on a device.
 class Twins {
   public:
-    Twins(int device, uint32_t seed) : device_(device), random_(seed) {
+    Twins(int device, uint32_t seed) : random_(seed) {
         for (int p = 0; p < part_count; ++p) {
             const size_t count = counts[size_t(p) % std::size(counts)];
             for (int side = 0; side < 2; ++side) {
@@ -88,7 +88,6 @@ class Twins {
         return bytes;
     }
 
-    int device_;
     std::mt19937 random_;
     std::vector<weftTrainPart_t> parts_[2];
     std::vector<std::vector<std::byte>> values_, copies_, gradients_;
