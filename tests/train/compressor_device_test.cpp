@@ -198,9 +198,13 @@ std::string different(const Bytes& host, const Bytes& device) {
     size_t begin = 0;
     for (size_t p = 0; p < std::size(hooked_tensors); ++p)
         for (size_t i = 0; i < hooked_tensors[p].count; ++i, begin += size_of(hooked_tensors[p].type)) {
-            const double one = number_at(host.data() + begin, hooked_tensors[p].type, 0);
-            const double other = number_at(device.data() + begin, hooked_tensors[p].type, 0);
-            const bool same = memcmp(host.data() + begin, device.data() + begin, size_of(hooked_tensors[p].type)) == 0;
+            const size_t size = size_of(hooked_tensors[p].type);
+            alignas(8) std::byte aligned[2][8];
+            memcpy(aligned[0], host.data() + begin, size);
+            memcpy(aligned[1], device.data() + begin, size);
+            const double one = number_at(aligned[0], hooked_tensors[p].type, 0);
+            const double other = number_at(aligned[1], hooked_tensors[p].type, 0);
+            const bool same = memcmp(aligned[0], aligned[1], size) == 0;
             if (!same && (one == one || other == other))
                 return "element " + std::to_string(i) + " of parameter " + std::to_string(p) + " is " +
                        std::to_string(other) + ", not " + std::to_string(one);
