@@ -64,6 +64,17 @@ Result<std::shared_ptr<Segment>> HostRendezvous::advance() {
     return segment_;
 }
 
+bool HostRendezvous::wait(bool has_segment) {
+    if (has_segment && awaited_.exchange(true, std::memory_order_acquire)) return false;
+    std::vector<pollfd> list;
+    const int slice = descriptors(list);
+    const bool waits = !list.empty() || !has_segment;
+    if (waits) poll(list.data(), nfds_t(list.size()), slice);
+    if (has_segment) awaited_.store(false, std::memory_order_release);
+    return waits;
+}
+
+// Appends the descriptors to wait for; returns the longest time to wait in milliseconds.
 int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     std::lock_guard lock(mutex_);
     if (server_) server_->add_descriptors(list);

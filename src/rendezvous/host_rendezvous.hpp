@@ -4,6 +4,7 @@
 #pragma once
 #include <poll.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,8 +46,10 @@ class HostRendezvous {
     }
     // The id was made on another host, so the ranks of this host cannot be all ranks.
     bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
-    // Appends the descriptors to wait for; returns the longest time to wait in milliseconds.
-    int descriptors(std::vector<pollfd>& list);
+    // Sleeps until advance() may have work, for some milliseconds at most. Only one thread at a time wakes for the
+    // descriptors: the other ranks of the process that have the segment sleep until all ranks have joined. False: there
+    // is nothing to sleep for here, or another thread does it.
+    bool wait(bool has_segment);
     // All ranks have joined: no other process is accepted.
     void close();
     // After the ranks of several hosts have joined.
@@ -70,11 +73,13 @@ class HostRendezvous {
 
   private:
     bool role_known() const { return server_ || client_ || segment_; }
+    int descriptors(std::vector<pollfd>& list);
     Status take_role();
     Status try_other_hosts(bool roots);
     std::optional<std::vector<net::Address>> find_root();
 
     std::mutex mutex_;
+    std::atomic<bool> awaited_{false};  // a thread waits for the descriptors
     UniqueId id_;
     uint64_t host_;
     int ranks_;
