@@ -34,8 +34,7 @@ struct Span {
 class Board {
   public:
     static Board* make(int ranks) {
-        void* const memory =
-            mmap(nullptr, bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        void* const memory = mmap(nullptr, bytes(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         return memory == MAP_FAILED ? nullptr : new (memory) Board(ranks);
     }
     static void unmap(Board* board) { munmap(board, bytes(board->ranks_)); }
@@ -169,9 +168,10 @@ int main(int argc, char** argv) {
     app.add_flag("-p,--processes", processes, "each rank is a process; otherwise a thread");
     app.add_option("-r,--rounds", rounds, "rounds of each row, in new processes")->check(CLI::Range(1, 10'000));
     CLI11_PARSE(app, argc, argv);
-    print_output("# init_perf: weftCommInitRank, from the last rank's entry to the last return, over {} rounds\n"
-                 "{:>6} {:>10} {:>10} {:>10} {:>12} {:>11}\n",
-                 rounds, "ranks", "as", "median ms", "most ms", "barrier ms", "destroy ms");
+    print_output(
+        "# init_perf: weftCommInitRank, from the last rank's entry to the last return, over {} rounds\n"
+        "{:>6} {:>10} {:>10} {:>10} {:>12} {:>11}\n",
+        rounds, "ranks", "as", "median ms", "most ms", "barrier ms", "destroy ms");
     bool good = true;
     for (size_t row = 0; good && row < ranks.size(); ++row) good = measure(ranks[row], processes, rounds);
     return weft::internal::status_after_output("init_perf", good ? 0 : 1);

@@ -1,6 +1,7 @@
 #include "src/simulator/simulated_ranks.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/simulator/deadlock.hpp"
 #include "src/simulator/step_flows.hpp"
@@ -104,8 +105,15 @@ void SimulatedRanks::wait(int32_t index, BlockPhase phase) {
     SimulatedBlock& state = blocks_[size_t(index)];
     state.phase = phase;
     if (phase != BlockPhase::thread) state.awaited = Awaited(phase);
-    ranks_[size_t(state.rank)].dependents += phase == BlockPhase::dependency;
     ranks_[size_t(state.rank)].thread_waiters += phase == BlockPhase::thread;
+}
+
+// Waits for a step of `other`, which wakes this block after each of its steps.
+void SimulatedRanks::depend(int32_t index, int32_t other) {
+    SimulatedBlock& state = blocks_[size_t(index)];
+    wait(index, BlockPhase::dependency);
+    if (std::exchange(state.depends, true)) return;
+    state.next_dependent = std::exchange(blocks_[size_t(other)].first_dependent, index);
 }
 
 void SimulatedRanks::wait_until(int32_t index, BlockPhase phase, double at_us) {
@@ -118,7 +126,6 @@ void SimulatedRanks::advance(int32_t index) {
     SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Schedule& schedule = schedules_[size_t(state.rank)];
     if (state.phase == BlockPhase::working || state.phase == BlockPhase::ended) return;
-    rank.dependents -= state.phase == BlockPhase::dependency;
     rank.thread_waiters -= state.phase == BlockPhase::thread;
     state.phase = BlockPhase::ready;
     const auto& instructions = state.block->instructions;
@@ -139,7 +146,7 @@ void SimulatedRanks::advance(int32_t index) {
         if (instruction.after.block >= 0 && state.iteration == 0 &&
             !reached(instruction.after, schedule.tiles, state.at.tile,
                      blocks_[size_t(rank.first_block + instruction.after.block)].at))
-            return wait(index, BlockPhase::dependency);
+            return depend(index, rank.first_block + instruction.after.block);
         if (!advance_step(index, instruction)) return;
         complete_step(index);
     }
@@ -280,13 +287,19 @@ void SimulatedRanks::give_threads() {
 
 void SimulatedRanks::complete_step(int32_t index) {
     SimulatedBlock& state = blocks_[size_t(index)];
-    const SimulatedRank& rank = ranks_[size_t(state.rank)];
     if (++state.iteration < state.block->instructions[size_t(state.at.step)].repeat) return;
     state.iteration = 0;
     ++state.at.step;
-    if (rank.dependents == 0) return;
-    for (int32_t other = rank.first_block; other < rank.first_block + rank.blocks; ++other)
+    std::vector<int32_t>& woken = pending_.dependents;
+    for (int32_t other = std::exchange(state.first_dependent, -1); other >= 0;) {
+        blocks_[size_t(other)].depends = false;
+        woken.push_back(other);
+        other = blocks_[size_t(other)].next_dependent;
+    }
+    std::sort(woken.begin(), woken.end());  // blocks of one time go in the order of their numbers
+    for (const int32_t other : woken)
         if (blocks_[size_t(other)].phase == BlockPhase::dependency) queue(other);
+    woken.clear();
 }
 
 void SimulatedRanks::post(int32_t index, const Instruction& instruction) {

@@ -32,8 +32,9 @@ class SimulatedRanks {
   private:
     // The work at the present time.
     struct Pending {
-        std::vector<int32_t> blocks;   // to advance
-        std::vector<int32_t> threads;  // ranks with blocks that want the only thread
+        std::vector<int32_t> blocks;      // to advance
+        std::vector<int32_t> threads;     // ranks with blocks that want the only thread
+        std::vector<int32_t> dependents;  // blocks whose dependency may be met now
     };
 
     Status connect_rank(int rank);
@@ -49,6 +50,7 @@ class SimulatedRanks {
     void post(int32_t index, const Instruction& instruction);
     bool await(int32_t index, const Instruction& instruction);
     void wait(int32_t index, BlockPhase phase);
+    void depend(int32_t index, int32_t other);
     void wait_until(int32_t index, BlockPhase phase, double at_us);
     void queue(int32_t index);
     void want_thread(int32_t index);
