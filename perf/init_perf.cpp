@@ -30,7 +30,7 @@ struct Span {
     double begin = 0, end = 0;
 };
 
-// What the ranks of a round share. Lives in memory that all processes map.
+// The times of a round, and a barrier of its ranks. Lives in memory that all processes map.
 class Board {
   public:
     static Board* make(int ranks) {

@@ -20,6 +20,11 @@
 
 namespace weft::internal {
 
+struct Leader {
+    bool here = false;  // it is this process
+    int pid = 0;        // of another process; 0: unknown
+};
+
 // Thread-safe: any rank thread of the process makes the steps, and the lock is held for one short step.
 class HostRendezvous {
   public:
@@ -38,7 +43,7 @@ class HostRendezvous {
     // AgreedTexts), or the reason why there is none.
     bool needs_machine() {
         std::lock_guard lock(mutex_);
-        return leads_ && !machine_;
+        return leader_.here && !machine_;
     }
     void set_machine(Result<MachineText> described) {
         std::lock_guard lock(mutex_);
@@ -57,7 +62,7 @@ class HostRendezvous {
     // The leader's process; 0: unknown, or this process.
     int leader_pid() {
         std::lock_guard lock(mutex_);
-        return leader_pid_;
+        return leader_.pid;
     }
     // The leader's reason why others are missing; empty on clients.
     std::string obstacle();
@@ -68,7 +73,7 @@ class HostRendezvous {
     }
     bool leads() {
         std::lock_guard lock(mutex_);
-        return leads_;
+        return leader_.here;
     }
 
   private:
@@ -84,11 +89,10 @@ class HostRendezvous {
     uint64_t host_;
     int ranks_;
     std::shared_ptr<Segment> segment_;
-    bool leads_ = false;
     std::optional<Result<MachineText>> machine_;
     std::optional<SegmentServer> server_;  // the leader's
     std::optional<SegmentClient> client_;  // another process's, until it has the segment
-    int leader_pid_ = 0;
+    Leader leader_;
 
     std::unique_ptr<RootRendezvous> root_;  // in rank 0's process, of a derived id
     std::shared_ptr<Control> control_;      // the leader's

@@ -28,12 +28,9 @@ struct SimulatedBlock {
     int32_t iteration = 0;
     BlockPhase phase = BlockPhase::ready;
     bool queued = false;
-    int32_t first_dependent = -1;  // of the blocks of its rank that wait for a step of this one
-    int32_t next_dependent = -1;   // of the blocks that wait for the same one
-    bool depends = false;          // is in such a list
-    int32_t flows = 0;             // flows of this step in progress
-    double bytes = 0;              // bytes of this step's message or chunks
-    double begin_us = 0;           // of this step; before that, the time since when it waits for the thread of its rank
+    int32_t flows = 0;    // flows of this step in progress
+    double bytes = 0;     // bytes of this step's message or chunks
+    double begin_us = 0;  // of this step; before that, the time since when it waits for the thread of its rank
     double busy_us = 0, end_us = 0;
     double ready_us = 0;  // when its last step that moved bytes ended
     Awaited awaited = Awaited::nothing;

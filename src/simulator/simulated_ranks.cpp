@@ -1,7 +1,6 @@
 #include "src/simulator/simulated_ranks.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "src/simulator/deadlock.hpp"
 #include "src/simulator/step_flows.hpp"
@@ -54,6 +53,7 @@ Status SimulatedRanks::connect() {
     for (const Schedule& schedule : schedules_) blocks += schedule.blocks.size();
     blocks_.reserve(blocks);
     connections_.reserve(blocks);
+    pending_.dependents.resize(blocks);
     for (int rank = 0; rank < int(schedules_.size()); ++rank) WEFT_TRY(connect_rank(rank));
     WEFT_TRY(connections_.check_ends());
     flags_.load(schedules_, shape_.ranks);
@@ -108,14 +108,6 @@ void SimulatedRanks::wait(int32_t index, BlockPhase phase) {
     ranks_[size_t(state.rank)].thread_waiters += phase == BlockPhase::thread;
 }
 
-// Waits for a step of `other`, which wakes this block after each of its steps.
-void SimulatedRanks::depend(int32_t index, int32_t other) {
-    SimulatedBlock& state = blocks_[size_t(index)];
-    wait(index, BlockPhase::dependency);
-    if (std::exchange(state.depends, true)) return;
-    state.next_dependent = std::exchange(blocks_[size_t(other)].first_dependent, index);
-}
-
 void SimulatedRanks::wait_until(int32_t index, BlockPhase phase, double at_us) {
     wait(index, phase);
     if (at_us < unlimited) events_.push(at_us, EventKind::wake, index);
@@ -146,7 +138,8 @@ void SimulatedRanks::advance(int32_t index) {
         if (instruction.after.block >= 0 && state.iteration == 0 &&
             !reached(instruction.after, schedule.tiles, state.at.tile,
                      blocks_[size_t(rank.first_block + instruction.after.block)].at))
-            return depend(index, rank.first_block + instruction.after.block);
+            return pending_.dependents.add(index, rank.first_block + instruction.after.block),
+                   wait(index, BlockPhase::dependency);
         if (!advance_step(index, instruction)) return;
         complete_step(index);
     }
@@ -290,16 +283,8 @@ void SimulatedRanks::complete_step(int32_t index) {
     if (++state.iteration < state.block->instructions[size_t(state.at.step)].repeat) return;
     state.iteration = 0;
     ++state.at.step;
-    std::vector<int32_t>& woken = pending_.dependents;
-    for (int32_t other = std::exchange(state.first_dependent, -1); other >= 0;) {
-        blocks_[size_t(other)].depends = false;
-        woken.push_back(other);
-        other = blocks_[size_t(other)].next_dependent;
-    }
-    std::sort(woken.begin(), woken.end());  // blocks of one time go in the order of their numbers
-    for (const int32_t other : woken)
+    for (const int32_t other : pending_.dependents.take(index))
         if (blocks_[size_t(other)].phase == BlockPhase::dependency) queue(other);
-    woken.clear();
 }
 
 void SimulatedRanks::post(int32_t index, const Instruction& instruction) {

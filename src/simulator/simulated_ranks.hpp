@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "src/simulator/dependents.hpp"
 #include "src/simulator/simulated_block.hpp"
 #include "src/simulator/simulated_connections.hpp"
 #include "src/simulator/simulated_flags.hpp"
@@ -32,9 +33,9 @@ class SimulatedRanks {
   private:
     // The work at the present time.
     struct Pending {
-        std::vector<int32_t> blocks;      // to advance
-        std::vector<int32_t> threads;     // ranks with blocks that want the only thread
-        std::vector<int32_t> dependents;  // blocks whose dependency may be met now
+        std::vector<int32_t> blocks;   // to advance
+        std::vector<int32_t> threads;  // ranks with blocks that want the only thread
+        Dependents dependents;         // blocks that wait for a step
     };
 
     Status connect_rank(int rank);
@@ -50,7 +51,6 @@ class SimulatedRanks {
     void post(int32_t index, const Instruction& instruction);
     bool await(int32_t index, const Instruction& instruction);
     void wait(int32_t index, BlockPhase phase);
-    void depend(int32_t index, int32_t other);
     void wait_until(int32_t index, BlockPhase phase, double at_us);
     void queue(int32_t index);
     void want_thread(int32_t index);
