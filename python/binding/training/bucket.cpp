@@ -19,8 +19,7 @@ const weftTrainBucket_t& Bucket::get() const {
 }
 
 nb::object Bucket::memory_of(void* data, size_t bytes) const {
-    return get().stream ? MemoryView<Ddp, true>::make(owner_, data, bytes)
-                        : MemoryView<Ddp>::make(owner_, data, bytes);
+    return get().stream ? MemoryView<Ddp, true>::make(owner_, data, bytes) : MemoryView<Ddp>::make(owner_, data, bytes);
 }
 
 nb::object Bucket::memory() const {
