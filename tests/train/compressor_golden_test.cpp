@@ -157,8 +157,8 @@ TEST_CASE("the largest numbers are found with ties and NaNs") {
 
 TEST_CASE("codecs stay finite for the smallest numbers, and lose at most their rounding") {
     Workplace place(0);
-    const MessageForm forms[] = {{weftTrainFloat8, 256, weftFloat8e4m3}, {weftTrainFloat8, 256, weftFloat8e5m2},
-                                 {weftTrainInt8, 32}};
+    const MessageForm forms[] = {
+        {weftTrainFloat8, 256, weftFloat8e4m3}, {weftTrainFloat8, 256, weftFloat8e5m2}, {weftTrainInt8, 32}};
     for (const MessageForm& form : forms)
         for (int power = -149; power <= 127; ++power) {
             CAPTURE(int(form.method), int(form.float8), power);
@@ -183,7 +183,9 @@ struct Inputs {
     weftTrainDivisor_t divisor = weftTrainDivideByRanks;
 
     int ranks() const { return int(iterations.size()); }
-    bool join() const { return std::adjacent_find(iterations.begin(), iterations.end(), std::not_equal_to()) != iterations.end(); }
+    bool join() const {
+        return std::adjacent_find(iterations.begin(), iterations.end(), std::not_equal_to()) != iterations.end();
+    }
     bool has(int rank, int k) const { return k < iterations[size_t(rank)]; }
     // Of element(rank).
     template <class Element>
