@@ -18,7 +18,9 @@ LIMIT = 200
 
 
 def torchrun(options, folder, *training):
-    command = [sys.executable, "-m", "torch.distributed.run", *options, "--no-python", PROGRAM, "--mode", "fsdp", "--deterministic"]
+    # torchrun ends the other ranks, which shall say first what they saw.
+    patient = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "--no-python", *patient, PROGRAM, "--mode", "fsdp", "--deterministic"]
     return [*command, *SMALL, "--checkpoint", folder, "--checkpoint-every", "3", "--resume", *training, TEXT]
 
 
@@ -27,7 +29,7 @@ def losses(text):
 
 
 class Elastic(unittest.TestCase):
-    def test_a_rank_that_kills_itself_is_replaced(self):
+    def test_a_rank_that_kills_itself_is_named_and_replaced(self):
         alone = subprocess.run([PROGRAM, *SMALL, "--virtual-ranks", "2", TEXT], capture_output=True, text=True, timeout=LIMIT, check=True)
         with tempfile.TemporaryDirectory() as folder:
             command = torchrun(["--standalone", "--nproc-per-node=2", "--max-restarts=2"], folder, "--fail-at", "8")
@@ -39,6 +41,7 @@ class Elastic(unittest.TestCase):
         self.assertEqual(losses(after), losses(alone.stdout)[first:])
         self.assertEqual(after.split()[-1], alone.stdout.split()[-1])
         self.assertNotIn("weights", before)
+        self.assertRegex(done.stderr, r"rank 1 .*\[rank\.died\]")
 
     @unittest.skipUnless(AGENTS, "takes a minute")
     def test_without_a_lost_agent_the_other_one_goes_on(self):
