@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 PROGRAM, TEXT = sys.argv[1:3]
 SMALL = "--layers 1 --width 32 --heads 2 --context 16 --steps 12 --batch 12 --report 1".split()
@@ -71,7 +72,7 @@ class Elastic(unittest.TestCase):
                     if agent.poll() is None:
                         os.killpg(agent.pid, signal.SIGKILL)
                     agent.wait()
-                output = [open(f"{folder}/agent{number}").read() for number in range(2)]
+                output = [Path(folder, f"agent{number}").read_text() for number in range(2)]
             resumed = [int(each) for each in re.findall(r"resumed after step (\d+)", "".join(output))]
             self.assertTrue(resumed and resumed[-1] >= 30, output)
             self.assertIn("weights", "".join(output))

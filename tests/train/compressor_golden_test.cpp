@@ -364,3 +364,29 @@ TEST_CASE("exact iterations come first, and 1-bit momentum follows them") {
         }
     });
 }
+
+TEST_CASE("an iteration that accumulates sends nothing, and the hook compresses the sum") {
+    for (const weftTrainCompression_t method : compressing_methods) {
+        CAPTURE(int(method));
+        on_all(2, [&](weftComm_t comm, int own) {
+            weftTrainCompressorConfig_t config = config_of(method);
+            config.momentum = method == weftTrainOneBit ? 0.5 : 0;
+            Bytes results[2], states[2];
+            for (const bool accumulates : {false, true}) {
+                const OwnCompressor compressor(config);
+                HookedModel model(comm, program_has_devices, matrix_and_vector, compressor.hooked());
+                for (int k = 0; k < 3; ++k) {
+                    const auto whole = [&](int p, size_t i) { return gradient_element(own, k, p, i); };
+                    const auto half = [&](int p, size_t i) { return whole(p, i) / 2; };
+                    if (accumulates) model.iterate(half, weftTrainAccumulate);
+                    if (accumulates) demand(model.numbers(0)[7] == half(0, 7), "a gradient was changed");
+                    model.iterate(whole);
+                }
+                results[accumulates] = model.result();
+                states[accumulates] = compressor.saved();
+            }
+            demand(results[0] == results[1], "the result");
+            demand(states[0] == states[1], "the state");
+        });
+    }
+}

@@ -124,8 +124,8 @@ class HookedModel {
     }
     // One iteration with gradients element(parameter, i). Work on a device may go on after it.
     template <class Element>
-    void iterate(Element&& element) {
-        need(weftTrainDdpBegin(ddp_, weftTrainSynchronize, stream()));
+    void iterate(Element&& element, weftTrainMode_t mode = weftTrainSynchronize) {
+        need(weftTrainDdpBegin(ddp_, mode, stream()));
         for (size_t p = 0; p < tensors_.size(); ++p) {
             const auto [type, count, rows] = tensors_[p];
             Bytes& numbers = sent_.emplace_back(bytes_of(p));
