@@ -11,6 +11,7 @@
 #include "src/train/hooks/hook_worker.hpp"
 #include "src/train/hooks/power_sgd.hpp"
 #include "src/train/peers.hpp"
+#include "tests/amount.hpp"
 #include "tests/train/hooked_model.hpp"
 
 using namespace weft::internal;
@@ -174,8 +175,13 @@ TEST_CASE("codecs stay finite for the smallest numbers, and lose at most their r
 
 namespace {
 
-// Devices are slower in this test, and take the form with more rules.
+// The fake driver is slow, so devices take the form with more rules.
 std::vector<bool> joined_or_not() { return program_has_devices ? std::vector{true} : std::vector{false, true}; }
+// Whether a small test on devices leaves this case out.
+bool skips_on_devices() {
+    static std::mt19937 random(seed());
+    return program_has_devices && small() && random() % 2 != 0;
+}
 
 // The inputs of the ranks: rank r has so many iterations, and joins the others' after them.
 struct Inputs {
@@ -260,6 +266,7 @@ double lost_by(weftTrainCompression_t method, bool feedback, int iterations, int
 TEST_CASE("residuals of float8 fade away in many iterations without gradients, and nothing becomes NaN") {
     for (const weftDataType_t type : {weftFloat8e4m3, weftFloat8e5m2})
         for (const bool joins : joined_or_not()) {
+            if (skips_on_devices()) continue;
             CAPTURE(int(type), joins);
             CHECK(lost_by(weftTrainFloat8, true, 6, 100, joins, type) < 1e-3);
         }
@@ -269,12 +276,14 @@ TEST_CASE("with error feedback nothing is lost in the sum over iterations, also 
     for (const weftTrainCompression_t method : {weftTrainTopK, weftTrainInt8, weftTrainFloat8}) {
         CAPTURE(int(method));
         for (const bool joins : joined_or_not()) {
+            if (skips_on_devices()) continue;
             CHECK(lost_by(method, true, 6, 12, joins) < 1e-3);
             CHECK(lost_by(method, false, 6, 12, joins) > 0.02);
         }
     }
     // Signs of the rest do not vanish, but stay as small as one iteration's.
     for (const bool joins : joined_or_not()) {
+        if (skips_on_devices()) continue;
         CHECK(lost_by(weftTrainOneBit, true, 60, 0, joins) < 20);
         CHECK(lost_by(weftTrainOneBit, false, 60, 0, joins) > 40);
     }
