@@ -1,4 +1,4 @@
-// Compressing hooks: golden values, and what is lost over many iterations and by Join. In host memory or on devices, as the
+// Compressing hooks: golden values, and losses over many iterations and by Join. In host memory or on devices, as the
 // program has it.
 #include <weft/train.h>
 
@@ -52,7 +52,7 @@ class Workplace {
     MemorySpace& space_;
 };
 
-// What a receiver gets of the numbers.
+// The numbers after encoding and decoding.
 std::vector<float> decoded(Workplace& place, const MessageForm& form, const std::vector<float>& numbers) {
     const auto from = place.copied(numbers), to = place.memory<float>(numbers.size());
     const auto message = place.memory<std::byte>(form.bytes(numbers.size()));
@@ -245,7 +245,7 @@ Lost lost(const weftTrainCompressorConfig_t& config, const std::vector<TensorOfT
     return lost;
 }
 
-// What is lost in the sum after iterations with gradients and then `zeros` more without. Rank 1 joins after half of the
+// The largest loss in the sums after iterations with gradients and then `zeros` more without. Rank 1 joins after half of the
 // first ones.
 double lost_by(weftTrainCompression_t method, bool feedback, int iterations, int zeros, bool joins,
                weftDataType_t float8 = weftFloat8e4m3) {

@@ -1,4 +1,4 @@
-// Compressing hooks in host memory: the bounds of their errors, their state, and what is refused.
+// Compressing hooks in host memory: the bounds of their errors, their state, and wrong use.
 #include <weft/train.h>
 
 #include <algorithm>

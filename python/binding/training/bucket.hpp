@@ -1,4 +1,4 @@
-// bucket.hpp: weft.train.Bucket: what the hook of a Ddp sees.
+// bucket.hpp: weft.train.Bucket, which the hook of a Ddp gets.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <weft/train.h>
