@@ -23,7 +23,9 @@
 //   `port NAME down|up`: also raises the event.
 //   `down_status STATUS`: requests to a port that is down fail so at once; 0: after the retries.
 //   `event NAME TYPE [QPN]`: raises an asynchronous event.
-//   `remove NAME`: the device is gone.
+//   `remove NAME [loses]`: the device is gone; with the word, before data that it acknowledged is in memory.
+//   `restore NAME`: it is there again.
+//   `no_faults`: forgets the faults and statements that have not come yet.
 //   `after K STATEMENT`: runs the statement when this process sends its K-th request.
 #pragma once
 
@@ -33,5 +35,6 @@ int fake_ibverbs_do(const char* statements);
 // Objects that exist now: contexts, domains, regions, channels, queues and queue pairs.
 int fake_ibverbs_objects();
 // Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered".
+// The name of a device: the requests that this process has sent on it.
 unsigned long fake_ibverbs_count(const char* what);
 }

@@ -235,7 +235,7 @@ void Engine::raise_event(Device& device, int type, uint32_t number) {
     }
 }
 
-void Engine::remove_device(Device& device) {
+void Engine::remove_device(Device& device, bool loses) {
     std::lock_guard held(mutex_);
     device.removed = true;
     for (Context* context : contexts_)
@@ -243,6 +243,7 @@ void Engine::remove_device(Device& device) {
     for (const auto& row : pairs_)
         if (fake(row.second->context).of == &device && row.second->now != state::reset) {
             row.second->now = state::error;
+            if (loses) row.second->units.clear(), row.second->pieces.clear();
             flush(*row.second);
         }
 }

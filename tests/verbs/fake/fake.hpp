@@ -50,6 +50,7 @@ struct Device : abi::DeviceRow {
     Port& port(int number) { return ports[size_t(number - 1)]; }
     bool has_port(int number) const { return number >= 1 && size_t(number) <= ports.size(); }
     std::atomic<bool> removed{false};
+    std::atomic<uint64_t> requests{0};  // that this process sent on it
 };
 
 // The state that the statements of api.hpp set. Guarded by its mutex, except the atomics.
@@ -267,7 +268,8 @@ class Engine {
     int modify(Pair& pair, const abi::PairAttributes& attributes, int mask);
     void set_port(Device& device, int number, bool up);
     void raise_event(Device& device, int type, uint32_t pair);
-    void remove_device(Device& device);
+    // `loses`: acknowledged data that is not in memory yet never comes there.
+    void remove_device(Device& device, bool loses);
     // Something was posted.
     void notify() {
         work_.store(true);

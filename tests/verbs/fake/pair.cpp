@@ -1,6 +1,7 @@
 // pair.cpp: the exported functions for queue pairs, and the posting of requests.
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "tests/verbs/fake/fake.hpp"
 
@@ -145,6 +146,9 @@ int ibv_destroy_qp(abi::Pair* of) {
     if (const int error = World::get().failing("ibv_destroy_qp")) return error;
     Pair& pair = fake(of);
     Engine::get().remove(pair);
+    // Another thread may be about to acknowledge it.
+    for (int turns = 0; pair.async_fetched != pair.async_acknowledged && turns < 5'000; ++turns)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (pair.async_fetched != pair.async_acknowledged)
         misuse("ibv_destroy_qp would wait for an unacknowledged asynchronous event");
     drop_completions(fake(pair.send_queue), pair);

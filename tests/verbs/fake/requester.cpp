@@ -47,6 +47,7 @@ bool Engine::send_some(Pair& pair, int64_t now) {
             fail(pair, wc::local_protection);
             return true;
         }
+        ++fake(pair.context).of->requests;
         if (!World::get().loses_request()) deliver(pair, entry.message);
         if (pair.sent++ == 0) start_deadline(pair, now);
         busy = true;

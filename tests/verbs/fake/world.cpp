@@ -236,6 +236,16 @@ bool World::port_statement(const std::string& what, Port& port, int number, std:
 bool World::fault_statement(const std::string& what, std::istream& words) {
     std::string name;
     int one = 0, other = 0;
+    if (what == "no_faults") {
+        std::lock_guard held(mutex);
+        failures.clear();
+        completions.clear();
+        losses.clear();
+        later.clear();
+        due.clear();
+        failures_left = 0;
+        return true;
+    }
     if (what == "seed") {
         words >> one;
         std::lock_guard held(mutex);
@@ -259,7 +269,7 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
         std::lock_guard held(mutex);
         later.emplace_back(one, rest);
         return !rest.empty();
-    } else if (what == "port" || what == "remove" || what == "event") {
+    } else if (what == "port" || what == "remove" || what == "restore" || what == "event") {
         std::string state;
         words >> name;
         int port = 1;
@@ -270,7 +280,11 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             if (state != "up" && state != "down") return false;
             Engine::get().set_port(*device, port, state == "up");
         } else if (what == "remove") {
-            Engine::get().remove_device(*device);
+            words >> state;
+            Engine::get().remove_device(*device, state == "loses");
+            return true;
+        } else if (what == "restore") {
+            device->removed = false;
         } else {
             words >> one;
             if (words.fail()) return false;
@@ -301,5 +315,8 @@ unsigned long fake_ibverbs_count(const char* what) {
                                                             {"rnr", &world.rnr},
                                                             {"reordered", &world.reordered}};
     const auto found = all.find(what);
-    return found == all.end() ? 0 : found->second->load();
+    if (found != all.end()) return found->second->load();
+    std::lock_guard held(world.mutex);
+    const auto* device = world.find(what);
+    return device == nullptr ? 0 : device->requests.load();
 }
