@@ -35,8 +35,8 @@ TEST_CASE("collectives and messages between hosts go over verbs", "[verbs]") {
     CHECK(done.count(": ok") == ranks);
     CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && Catch::Contains("fake0:1 GID 3 10.77.0.1"));
     CHECK_THAT(done.log, !Catch::Contains("over tcp, channel"));
-    // The subnets of fake0 and fake1 do not reach each other, so no rank takes the other one.
-    CHECK_THAT(done.log, !Catch::Contains("fake1:1 GID"));
+    // The subnets of fake0 and fake1 do not reach each other.
+    CHECK_THAT(done.log, Catch::Contains("fake1:1 GID 3 10.77.1.1") && Catch::Contains(", in reserve"));
 }
 
 TEST_CASE("if one rank has no RDMA, both use tcp, and a warning says why", "[verbs]") {
@@ -98,8 +98,8 @@ TEST_CASE("without memory that may be pinned every rank returns an error that sa
     CHECK(done.count("ulimit -l unlimited") == 2);
 }
 
-TEST_CASE("a request that fails is an error on every rank", "[verbs]") {
-    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=complete 12 40"});
+TEST_CASE("without another queue pair, a request that fails is an error on every rank", "[verbs]") {
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=complete 12 40", "WEFT_IB_DEVICES=fake0", "WEFT_IB_QPS=1"});
     INFO(done.said << done.log);
     CHECK(done.count("\nrank 0: ") == 1);
     CHECK(done.count("\nrank 1: ") == 1);
@@ -116,8 +116,23 @@ TEST_CASE("if a rank is killed, the other ranks return an error that names it", 
     CHECK(done.count("rank 2 (pid ") >= 2);
 }
 
-TEST_CASE("a link that goes down is told in the log, and is an error on every rank", "[verbs]") {
-    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=down_status 2; after 40 port fake0 down"});
+TEST_CASE("if a rail fails, the job goes on with the other one, and each rank warns", "[verbs]") {
+    const auto [fault, rails] = GENERATE(table<std::string, std::string>(
+        {{"complete 12 40", "1"},
+         {"after 40 port fake0 down", "1"},
+         {"down_status 2; after 30 port fake1 down; after 60 port fake1 up; after 90 port fake0 down", "2"},
+         {"after 50 remove fake0", "1"},
+         {"after 30 remove fake1", "2"}}));
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=" + fault, "WEFT_IB_RAILS=" + rails, "WEFT_IB_TIMEOUT=10"});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    for (const char* rank : {"[0] WEFT WARN sends to rank 1 by", "[1] WEFT WARN sends to rank 0 by"})
+        CHECK_THAT(done.log, Catch::Contains(rank));
+}
+
+TEST_CASE("without another rail, a link that goes down is an error on every rank, and the log tells it", "[verbs]") {
+    const VerbsJob done =
+        verbs_job(2, {"FAKE_IBVERBS=down_status 2; after 40 port fake0 down", "WEFT_IB_DEVICES=fake0"});
     INFO(done.said << done.log);
     CHECK(done.count("\nrank 0: verbs.") == 1);
     CHECK(done.count("\nrank 1: verbs.") == 1);

@@ -6,13 +6,14 @@
 # Limits, for a scenario that hangs.
 seconds_of() { # seconds_of SCENARIO
     case $1 in
+        jobs_failover) echo 240 ;;
         jobs_kills) echo $((60 + 15 * ${RDMA_KILLS:-10})) ;;
         *) echo 120 ;;
     esac
 }
 with_one_rail=(devices ping_pong loss reordering link gids memory_limit no_device
     jobs jobs_options jobs_loss jobs_link_flap jobs_kills jobs_memory_limit)
-with_two_rails=(two_rails jobs_two_rails)
+with_two_rails=(two_rails jobs_two_rails jobs_failover)
 
 # Checks. Each says what was wrong.
 wrong() { echo "FAIL: $*"; return 1; }
@@ -220,4 +221,32 @@ scenario_jobs_two_rails() {
     job 2 $(benchmark all_reduce) && job_is_right || return
     ip link set v0 down
     job 2 $(benchmark all_reduce) && job_is_right
+}
+# Each wire in turn goes down and comes back, while the other one carries the job.
+both_say() { # both_say COUNT WORDS: so many lines of each rank's log have the words.
+    local rank try
+    for rank in 0 1; do
+        for ((try = 0; try < 150; ++try)); do
+            [ "$(grep -c "$2" rank$rank.log)" -lt "$1" ] || continue 2
+            sleep 0.2
+        done
+        tail -n 15 rank*.log
+        wrong "rank $rank does not say '$2' $1 times"
+        return
+    done
+}
+scenario_jobs_failover() {
+    local rails
+    needs_transport
+    for rails in 1 2; do
+        start_job 2 env WEFT_IB_RAILS=$rails WEFT_IB_QPS=1 WEFT_IB_SPLIT_BYTES=16384 \
+            "$build/perf/all_reduce_perf" -b 64K -e 64K -n ${RDMA_FAILOVER_CALLS:-1200} -w 1 -c 1
+        linked || return
+        ip link set v0 down && both_say 1 'WARN sends to rank' || return
+        ip link set v0 up && both_say 1 'has a lane to rank' || return
+        ip link set v2 down && both_say 2 'WARN sends to rank' || return
+        ip link set v2 up && both_say 2 'has a lane to rank' || return
+        end_job
+        job_is_right || return
+    done
 }

@@ -20,12 +20,14 @@ inline const FakeVerbs& fake_verbs() {
     return fake;
 }
 
-// Settings for the fake: failures are found in milliseconds.
-inline verbs::Settings quick_settings() {
+// Settings for the fake: failures are found in milliseconds. Without `devices` all of them are used.
+inline verbs::Settings quick_settings(const std::string& devices = "=fake0") {
     verbs::Settings settings;
     settings.library = FAKE_IBVERBS_LIBRARY;
+    settings.devices = taken(verbs::DeviceFilter::read("WEFT_IB_DEVICES", devices));
     settings.path.timeout = 10;
     settings.path.retries = 4;
+    settings.timeout_given = true;
     settings.pairs_per_rail = 1;
     return settings;
 }

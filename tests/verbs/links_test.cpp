@@ -53,7 +53,7 @@ TEST_CASE("many connections of one link carry messages in both directions, and c
     INFO(statements << ", " << rails << " rails, " << pairs << " pairs");
     const int objects = fake_verbs().objects();
     {
-        verbs::Settings settings = quick_settings();
+        verbs::Settings settings = quick_settings(rails > 1 ? "" : "=fake0");
         settings.rails = rails;
         settings.pairs_per_rail = pairs;
         settings.striped_bytes = 8'192;
@@ -92,7 +92,7 @@ TEST_CASE("many connections of one link carry messages in both directions, and c
 }
 
 TEST_CASE("messages larger than a stripe go over all queue pairs of a link", "[links]") {
-    verbs::Settings settings = quick_settings();
+    verbs::Settings settings = quick_settings("");
     settings.rails = 2;
     settings.pairs_per_rail = 3;
     settings.striped_bytes = 4'096;
@@ -160,7 +160,8 @@ TEST_CASE("a call of the library that fails is an error on both ranks, at every 
             }
     }
     fake_verbs().run(fmt::format("fail {} 1000000 5", function));
-    CHECK(fake_verbs().objects() <= std::max(objects, 4));
+    // A thread that connects queue pairs may still have them.
+    CHECK(eventually([&] { return fake_verbs().objects() <= std::max(objects, 4); }));
     fake_verbs().run("reorder 1");
 }
 

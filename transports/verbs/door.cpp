@@ -31,11 +31,13 @@ void Door::begin() {
     site_.dispatcher->expect(site_.identity.name, net::rdma, site_.token,
                              [this](net::AcceptedConnection accepted) { take_socket(std::move(accepted)); });
     site_.service().on_failure(this, [this](ErrorId error, const char* what) { fail_all(error, what); });
+    site_.events->watch(this, [this](size_t device, const Event& event) { take_event(device, event); });
 }
 
 void Door::end() {
     site_.service().run([this] {
         ended_ = true;
+        site_.events->watch(this, {});
         site_.service().on_failure(this, {});
         site_.dispatcher->stop_expecting(site_.identity.name, net::rdma, site_.token);
         site_.dispatcher->listener().unregister_identity(site_.identity.name);
@@ -70,6 +72,16 @@ void Door::tell_failure(uint32_t link, Status why) {
     site_.service().post([door = shared_from_this(), link, failure = why.failure()] {
         if (!door->ended_ && link < door->by_index_.size()) door->by_index_[link]->fail(Status(failure));
     });
+}
+
+void Door::tell_lane(uint32_t link, const LaneNotice& notice) {
+    site_.service().post([door = shared_from_this(), link, notice] {
+        if (!door->ended_ && link < door->by_index_.size()) door->by_index_[link]->take_notice(notice);
+    });
+}
+
+void Door::take_event(size_t device, const Event& event) {
+    for (const auto& [token, link] : links_) link->take_event(device, event);
 }
 
 LinkSetup& Door::setup_for(uint64_t token, int peer) {

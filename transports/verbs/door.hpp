@@ -24,6 +24,7 @@ class Door : public std::enable_shared_from_this<Door> {
     void listen(uint32_t number, std::shared_ptr<Incoming> incoming);
     void connect(const ListenAddress& address, std::shared_ptr<Outgoing> outgoing);
     void tell_failure(uint32_t link, Status why);
+    void tell_lane(uint32_t link, const LaneNotice& notice);
 
   private:
     explicit Door(Site site) : site_(std::move(site)) {}
@@ -37,6 +38,7 @@ class Door : public std::enable_shared_from_this<Door> {
     void take_hello(uint64_t visitor, uint32_t kind, ByteReader& content);
     LinkSetup& setup_for(uint64_t token, int peer);
     void fail_all(ErrorId error, const char* what);
+    void take_event(size_t device, const Event& event);
 
     Site site_;
     // On the service thread.

@@ -15,34 +15,14 @@ namespace {
 constexpr int completions_at_once = 16;
 constexpr int64_t drain_us = 1'000'000;
 
-// By the best pair of GIDs. Link-local addresses of Ethernet are alike on all networks.
-bool one_subnet(const Devices& devices, const Settings& settings, const Port& one, const Port& other) {
-    const auto ones = devices.all()[one.device].context->gids(one.number);
-    const auto others = devices.all()[other.device].context->gids(other.number);
-    if (!ones || !others) return false;
-    GidRules rules = settings.gids;
-    rules.index = -1;
-    const auto pairs = rank_gid_pairs(*ones, *others, rules);
-    if (pairs.empty() || !pairs[0].same_subnet) return false;
-    const PortGid& gid = (*ones)[pairs[0].own];
-    return gid.type == gid_infiniband || !gid.is_link_local();
-}
-
-// Both ends take the first ports of their lists, and neither knows the other's choice. So only ports on the subnet of
-// the first one change places: the nearest to the rank comes first. Ports of separate networks keep their order.
-std::vector<Port> in_order(const Devices& devices, const Settings& settings, std::vector<Port> ports, int rank) {
-    const auto behind = std::stable_partition(ports.begin(), ports.end(), [&, first = ports[0]](const Port& port) {
-        return one_subnet(devices, settings, first, port);
-    });
+// The nearest to the rank first. The peer's order decides, too, which of them are a pair.
+std::vector<Port> in_order(const std::vector<Port>& ports, int rank) {
     std::vector<topology::NicPort> known;
-    for (auto port = ports.begin(); port != behind; ++port)
-        known.push_back({.device = port->name, .number = port->number});
+    for (const Port& port : ports) known.push_back({.device = port.name, .number = port.number});
     std::vector<Port> ordered;
     if (known.size() > 1)
         for (const int index : topology::nearest_ports(known, "", rank)) ordered.push_back(ports[size_t(index)]);
-    const auto rest = ordered.empty() ? ports.begin() : behind;
-    ordered.insert(ordered.end(), rest, ports.end());
-    return ordered;
+    return ordered.empty() ? ports : ordered;
 }
 
 }  // namespace
@@ -56,8 +36,7 @@ Result<std::shared_ptr<Endpoint>> Endpoint::of(const ConnectionOptions& options)
             const Settings settings = verbs::settings();
             auto ports = (*devices)->ports(settings);
             if (!ports) return ports.take_status();
-            ports = in_order(**devices, settings, std::move(*ports), options.self);
-            if (ports->size() > size_t(settings.rails)) ports->resize(size_t(settings.rails));
+            ports = in_order(*ports, options.self);
             Fd event = Fd::event();
             if (!event)
                 return fail(error::system_descriptors, "rank {} has no descriptor for its RDMA connections: {}",
@@ -81,7 +60,8 @@ Endpoint::~Endpoint() {
     if (process_ != process_token()) {
         // A child after fork: the queue pairs belong to the parent.
         for (auto& link : table_.links) (void)link.release();
-        for (auto& queue : table_.queues) (void)new std::shared_ptr<CompletionQueue>(std::move(queue));
+        for (auto* queues : {&table_.queues, &table_.failed_queues})
+            for (auto& queue : *queues) (void)new std::shared_ptr<CompletionQueue>(std::move(queue));
         for (auto& incoming : table_.closed) (void)new std::shared_ptr<Incoming>(std::move(incoming));
         (void)new std::shared_ptr<Door>(std::move(door_));
         return;
@@ -138,16 +118,19 @@ bool Endpoint::take_news() {
 }
 
 bool Endpoint::poll() {
-    bool any = inbox_->any() && take_news();
+    bool any = inbox_->any() && take_news(), quiet = true;
     abi::Completion completions[completions_at_once];
     for (size_t i = 0; i < table_.queues.size(); ++i) {
         const int count = table_.queues[i]->poll(completions, completions_at_once);
+        quiet = quiet && count <= 0;
         if (count < 0) {
-            fail_queue(*table_.queues[i]);
+            fail_queue(i--);
             any = true;
         }
         for (int each = 0; each < count; ++each) any = take(completions[each]) || any;
     }
+    if (recovers_) [[unlikely]]
+        step_links(quiet);
     return any;
 }
 
@@ -160,12 +143,13 @@ bool Endpoint::take(const abi::Completion& completion) {
     }
     if (link == nullptr) return false;
     const bool goes_on = link->take(completion);
-    if (link->failed()) [[unlikely]]
+    if (link->failed() || link->waits_by_time()) [[unlikely]]
         tell_failures();
     return goes_on;
 }
 
 void Endpoint::tell_failures() {
+    recovers_ = table_.recovers();
     told_.resize(table_.links.size());
     for (size_t index = 0; index < table_.links.size(); ++index) {
         if (!table_.links[index] || !table_.links[index]->failed() || told_[index]) continue;
@@ -174,26 +158,34 @@ void Endpoint::tell_failures() {
     }
 }
 
-void Endpoint::fail_queue(const CompletionQueue& queue) {
+void Endpoint::step_links(bool quiet) {
     for (const auto& link : table_.links) {
         if (!link) continue;
-        for (const Lane& lane : link->lanes())
-            if (lane.queue.get() == &queue)
-                link->fail(fail(error::verbs_call, "{} fails to report completions: the device failed or was removed",
-                                described(lane.own)));
+        if (link->waits_by_time()) link->step(quiet);
+        for (const LaneNotice& notice : link->take_notices()) door_->tell_lane(link->index(), notice);
     }
+    tell_failures();
+}
+
+void Endpoint::fail_queue(size_t place) {
+    const std::shared_ptr<CompletionQueue> queue = table_.queues[place];
+    table_.queues.erase(table_.queues.begin() + ptrdiff_t(place));
+    table_.failed_queues.push_back(queue);
+    for (const auto& link : table_.links)
+        if (link) link->lose_queue(*queue);
     tell_failures();
 }
 
 void Endpoint::add_wakeups(Wakeups& wakeups) {
     for (const auto& link : table_.links)
-        if (link && link->waits_for_late_data()) wakeups.by_time = true;
+        if (link && link->waits_by_time()) wakeups.by_time = true;
     // A completion that came before the queue was armed gives no signal, so poll until there is none.
     for (bool quiet = false; !quiet;) {
         quiet = true;
         for (const auto& queue : table_.queues) {
             queue->take_signals();
-            if (const Status armed = queue->arm(); !armed) wakeups.by_time = true;
+            // A device that was removed refuses. Without a lane its queue wakes nobody.
+            if (const Status armed = queue->arm(); !armed && table_.uses(queue)) wakeups.by_time = true;
         }
         abi::Completion completion;
         for (size_t i = 0; i < table_.queues.size(); ++i)

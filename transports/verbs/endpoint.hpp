@@ -34,13 +34,14 @@ class Endpoint {
     bool poll();
     // Prepares a sleep: polls after it has armed. `wakeups` gets the descriptors that end the sleep.
     void add_wakeups(Wakeups& wakeups);
-    // The peer is told the reason of a failure that this side found.
+    // The door learns of links and lanes that have failed, and tells the peers.
     void tell_failures();
 
   private:
     bool take_news();
     bool take(const abi::Completion& completion);
-    void fail_queue(const CompletionQueue& queue);
+    void fail_queue(size_t queue);
+    void step_links(bool quiet);
     void drain();
 
     const uint64_t process_;
@@ -52,6 +53,7 @@ class Endpoint {
 
     LinkTable table_;
     std::vector<bool> told_;  // by link: the door knows that it failed
+    bool recovers_ = false;   // a link has lost a lane
 };
 
 }  // namespace weft::internal::verbs

@@ -15,15 +15,6 @@ bool is_quiet(int type) {
            type == event::speed_change;
 }
 
-void log_events(Context& context) {
-    while (const auto happened = context.next_event()) {
-        if (is_quiet(happened->type))
-            WEFT_LOG(info, net, "{}", happened->text());
-        else
-            WEFT_LOG(warn, net, "{}", happened->text());
-    }
-}
-
 }  // namespace
 
 Result<std::shared_ptr<EventLog>> EventLog::of_process(const Devices& devices) {
@@ -39,11 +30,28 @@ EventLog::EventLog(std::shared_ptr<Service> service, const Devices& devices) : s
     service_->run([&] {
         for (size_t i = 0; i < events_.size(); ++i) {
             Context& context = *devices.all()[i].context;
-            const Status watched =
-                service_->watch(events_[i].number(), EPOLLIN, [&context](uint32_t) { log_events(context); });
+            const Status watched = service_->watch(events_[i].number(), EPOLLIN,
+                                                   [this, i, &context](uint32_t) { take_events(i, context); });
             if (!watched) WEFT_LOG(warn, net, "{}", watched.text());
         }
     });
+}
+
+void EventLog::take_events(size_t device, Context& context) {
+    while (const auto happened = context.next_event()) {
+        if (is_quiet(happened->type))
+            WEFT_LOG(info, net, "{}", happened->text());
+        else
+            WEFT_LOG(warn, net, "{}", happened->text());
+        for (const auto& [owner, on_event] : watchers_) on_event(device, *happened);
+    }
+}
+
+void EventLog::watch(const void* owner, OnEvent on_event) {
+    if (on_event)
+        watchers_[owner] = std::move(on_event);
+    else
+        watchers_.erase(owner);
 }
 
 EventLog::~EventLog() {

@@ -1,5 +1,8 @@
-// events.hpp: the log of asynchronous events of the devices: links that go down or up, changed GIDs, failed queues.
+// events.hpp: asynchronous events of the devices: links that go down or up, changed GIDs, failed queues. They are logged,
+// and passed to those who watch.
 #pragma once
+#include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -16,7 +19,15 @@ class EventLog {
     EventLog(const EventLog&) = delete;
     ~EventLog();
 
+    // Calls back for each event, with the device's place in Devices. An empty function ends it. The callback must not
+    // call watch(). On the service thread.
+    using OnEvent = std::function<void(size_t device, const Event& event)>;
+    void watch(const void* owner, OnEvent on_event);
+
   private:
+    void take_events(size_t device, Context& context);
+
+    std::map<const void*, OnEvent> watchers_;
     std::shared_ptr<Service> service_;
     std::vector<Fd> events_;  // duplicates: a log that is just ending may still watch the same device
 };

@@ -1,6 +1,7 @@
 // flows.hpp: the state of a connection's two ends. A flow belongs to its end and to the link, so it outlives the end.
 // Thread-bound to the thread that drives the endpoint, once the link has it.
 #pragma once
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -40,20 +41,40 @@ struct Outgoing {
         const std::byte* data = nullptr;
         const Registered* memory = nullptr;  // of `data`; null: the slot
         uint64_t bytes = 0;
-        int parts_left = 0;
+        uint16_t pending = 0;  // a bit for each part that is not complete
+        uint8_t parts = 0, tries = 0;
+        std::array<uint8_t, Immediate::parts_most> lanes{};  // of each part
     };
     std::vector<Message> messages;  // by number modulo the window
     // completed <= posted <= next, and posted - released <= depth.
     uint64_t next = 0, posted = 0, completed = 0, released = 0;
     uint64_t lent_end = 0;  // one more than the last message in the caller's memory
+    int repeated = 0;       // parts before `completed` that are on their way once more
     Status failure;         // of the set-up
     bool closed = false;    // the sender has gone; what it published still goes out
 
     uint64_t window() const { return 2 * shape.depth; }
     bool has_room() const { return next < completed + window() && next < released + window(); }
     bool through() const { return posted == next && completed >= lent_end; }
+    const Message& message(uint64_t number) const { return messages[size_t(number % window())]; }
     Message& message(uint64_t number) { return messages[size_t(number % window())]; }
     std::byte* slot(uint64_t number) const { return memory->data() + size_t(number % window()) * shape.stride; }
+};
+
+// Which parts of a slot's message have arrived. A value.
+struct Arrival {
+    uint16_t all = 0, missing = 0;  // a bit for each part; 0: no part has arrived
+
+    bool complete() const { return missing == 0 && all != 0; }
+    uint16_t arrived() const { return uint16_t(all & ~missing); }
+    // False: it has arrived already, or the message has other parts.
+    bool add(int part, int parts) {
+        if (all == 0) all = missing = uint16_t((1u << parts) - 1);
+        const auto bit = uint16_t(1u << part);
+        if ((missing & bit) == 0) return false;
+        missing = uint16_t(missing & ~bit);
+        return true;
+    }
 };
 
 // The receiving end of a connection.
@@ -64,13 +85,14 @@ struct Incoming {
     Link* link = nullptr;  // once the peer's sender has come
     uint32_t connection = 0;
 
-    static constexpr int empty = -1;
-    std::vector<int> parts_left;          // of the message in each slot, or `empty`
+    std::vector<Arrival> slots;
     uint64_t released = 0, credited = 0;  // messages; those that the sender knows of
     Status failure;
     bool closed = false;
 
-    bool ready() const { return parts_left[size_t(released % shape.depth)] == 0; }
+    bool ready() const { return arrival(released).complete(); }
+    Arrival& arrival(uint64_t number) { return slots[size_t(number % shape.depth)]; }
+    const Arrival& arrival(uint64_t number) const { return slots[size_t(number % shape.depth)]; }
     // Half of the slots at once: the other half keeps the sender busy meanwhile.
     bool owes_credits() const { return released - credited >= (shape.depth + 1) / 2; }
     std::byte* slot(uint64_t number) const { return memory->data() + size_t(number % shape.depth) * shape.stride; }

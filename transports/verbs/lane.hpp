@@ -8,23 +8,39 @@
 
 namespace weft::internal::verbs {
 
+// How far a lane is. docs/design/verbs-failover.md has the steps.
+enum class LaneState : uint8_t {
+    living,     // carries messages
+    receiving,  // made again: the peer may send before this side may
+    draining,   // failed: its completions are awaited
+    drained,    // its queue pair is destroyed, and the peer's report is awaited
+    gone,       // both sides have reported
+};
+
 // A queue pair, as the set-up hands it over: connected, with receive requests posted. Destroyed in the right order.
 struct Lane {
     size_t rail = 0, device = 0;
     std::shared_ptr<CompletionQueue> queue;
-    std::unique_ptr<QueuePair> pair;
+    std::unique_ptr<QueuePair> pair;  // null: drained or gone
     PathEnd own, peer;
     int send_requests = 0, receive_requests = 0;
 
-    // A request that was posted: of a message, or credits (null).
+    // A request that was posted: a part of a message, or credits (null).
     struct Posted {
         Outgoing* of = nullptr;
         uint64_t message = 0;
+        int part = 0;
     };
     std::vector<Posted> ring;                      // by index modulo send_requests
     uint64_t posted = 0, done = 0, signalled = 0;  // indexes; requests before `signalled` will complete
-    int taken = 0;                                 // receive requests to post again
+    int taken = 0;                                 // receive requests to post again; negative: unknown
+
+    LaneState state = LaneState::living;
+    uint32_t generation = 0;
+
     bool full() const { return posted - done >= uint64_t(send_requests); }
+    bool works() const { return state == LaneState::living || state == LaneState::receiving; }
+    bool all_ended() const { return taken >= receive_requests && done == posted; }
 };
 
 // The id of a request says which link and lane completes it: after an error nothing else in a completion is valid.

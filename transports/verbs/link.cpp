@@ -1,8 +1,10 @@
 #include "transports/verbs/link.hpp"
 
 #include <algorithm>
+#include <climits>
 
 #include "src/base/clock.hpp"
+#include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
 
@@ -13,8 +15,6 @@ constexpr int64_t late_data_us = 200'000;
 // Credits must not wake a rank that sleeps, so of requests without data only every so many is signalled. A signal frees
 // the places of all earlier requests, so a queue must hold several.
 constexpr uint64_t unsignalled_most = 32;
-
-uint32_t imm_of(uint32_t word) { return __builtin_bswap32(word); }
 
 template <class T>
 T* at(const std::vector<std::shared_ptr<T>>& all, uint32_t index) {
@@ -27,122 +27,107 @@ void put(std::vector<std::shared_ptr<T>>& all, uint32_t index, std::shared_ptr<T
     all[index] = std::move(value);
 }
 
+// One more than the index of the request with this id.
+uint64_t end_of(const Lane& lane, uint64_t id) {
+    constexpr uint64_t mask = 0xff'ffff'ffff;
+    return lane.done + ((id - lane.done) & mask) + 1;
+}
+
+Status refused_to_send(const Lane& lane, int error) {
+    return fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own), described(lane.peer),
+                errno_text(error));
+}
+
 }  // namespace
 
-Link::Link(uint32_t index, int self, int peer, const Settings& settings, std::vector<Lane> lanes)
-    : index_(index),
-      self_(self),
-      peer_(peer),
+Link::Link(uint32_t index, int self, int peer, size_t rails, const Settings& settings, std::vector<Lane> lanes)
+    : state_{.index = index, .self = self, .peer = peer, .lanes = std::move(lanes), .outgoing = {}, .incoming = {}},
       striped_bytes_(settings.striped_bytes),
       path_(settings.path),
-      lanes_(std::move(lanes)) {
-    for (Lane& lane : lanes_) lane.ring.resize(size_t(lane.send_requests));
+      recovery_(state_, rails, settings) {
+    for (Lane& lane : state_.lanes) lane.ring.resize(size_t(lane.send_requests));
 }
 
 void Link::add(std::shared_ptr<Outgoing> outgoing) {
     outgoing->link = this;
-    put(outgoing_, outgoing->connection, outgoing);
+    put(state_.outgoing, outgoing->connection, outgoing);
     post(*outgoing);
 }
 
 void Link::add(std::shared_ptr<Incoming> incoming) {
     incoming->link = this;
-    put(incoming_, incoming->connection, incoming);
+    put(state_.incoming, incoming->connection, incoming);
 }
 
-Outgoing* Link::outgoing(uint32_t connection) const { return at(outgoing_, connection); }
-Incoming* Link::incoming(uint32_t connection) const { return at(incoming_, connection); }
-
 void Link::post(Outgoing& outgoing) {
-    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth &&
-           failure_.ok() && ended_us_ == 0)
+    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth && !ended())
         if (!post_message(outgoing)) return;
 }
 
-// False: a send queue is full, or the link failed.
+// False: a send queue is full, or no lane lives.
 bool Link::post_message(Outgoing& outgoing) {
-    Outgoing::Message& message = outgoing.message(outgoing.posted);
-    const size_t count = lanes_.size();
+    const std::vector<size_t>& lanes = recovery_.usable();
+    const size_t count = lanes.size();
+    if (count == 0) return false;
+    const uint64_t number = outgoing.posted;
+    Outgoing::Message& message = outgoing.message(number);
     const bool striped = count > 1 && message.bytes >= striped_bytes_;
     const size_t parts = striped ? std::min<size_t>(count, Immediate::parts_most) : 1;
-    const size_t first = size_t(outgoing.posted % count);
+    const size_t first = size_t(number % count);
     for (size_t part = 0; part < parts; ++part)
-        if (lanes_[(first + part) % count].full()) return starved_ = true, false;
-    // Whole pages, so that no two devices write to one page.
-    constexpr uint64_t page = 4'096;
-    const uint64_t share = striped ? (message.bytes / parts + page - 1) / page * page : message.bytes;
-    message.parts_left = int(parts);
-    uint64_t begin = 0;
-    for (size_t part = 0; part < parts; ++part) {
-        const uint64_t end = part + 1 == parts ? message.bytes : std::min(message.bytes, begin + share);
-        if (!post_part(outgoing, (first + part) % count, {message.data + begin, end - begin, begin}, part == 0,
-                       int(parts)))
-            return false;
-        begin = end;
-    }
+        if (state_.lanes[lanes[(first + part) % count]].full()) return starved_ = true, false;
+    message.parts = uint8_t(parts);
+    message.tries = 0;
+    message.pending = uint16_t((1u << parts) - 1);
+    for (size_t part = 0; part < parts; ++part) message.lanes[part] = uint8_t(lanes[(first + part) % count]);
     ++outgoing.posted;
+    for (size_t part = 0; part < parts; ++part) post_part(outgoing, number, int(part), message.lanes[part]);
     return true;
 }
 
-bool Link::post_part(Outgoing& outgoing, size_t place, const Part& part, bool with_header, int parts) {
-    Lane& lane = lanes_[place];
-    const uint64_t number = outgoing.posted;
-    const Outgoing::Message& message = outgoing.message(number);
-    const uint32_t slot_key = outgoing.memory->registered().lkey(lane.device);
-    abi::Sge pieces[2];
-    int count = 0;
-    uint64_t bytes = part.bytes;
-    if (with_header) {
-        pieces[count++] = {uintptr_t(outgoing.slot(number)), sizeof(MessageHeader), slot_key};
-        bytes += sizeof(MessageHeader);
-    }
-    if (message.memory == nullptr && with_header)
-        pieces[0].length += uint32_t(part.bytes);  // the data follows the header in the slot
-    else if (part.bytes > 0)
-        pieces[count++] = {uintptr_t(part.data), uint32_t(part.bytes),
-                           message.memory ? message.memory->lkey(lane.device) : slot_key};
-    abi::SendRequest request{};
-    request.wr_id = RequestId::of(false, index_, place, lane.posted);
-    request.sg_list = pieces;
-    request.num_sge = count;
-    request.opcode = opcode::write_with_imm;
-    request.send_flags =
-        send_flag::signaled | (bytes <= uint64_t(lane.pair->inline_bytes()) ? send_flag::inline_data : 0);
-    request.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, parts));
-    request.remote_addr = outgoing.slots.address + number % outgoing.shape.depth * outgoing.shape.stride +
-                          (with_header ? 0 : sizeof(MessageHeader) + part.offset);
-    request.rkey = outgoing.slots.keys[lane.rail];
+// If the lane fails meanwhile, the part goes again with what else was on it.
+void Link::post_part(Outgoing& outgoing, uint64_t number, int index, size_t place) {
+    Lane& lane = state_.lanes[place];
+    if (lane.state != LaneState::living || ended()) return;
+    PartRequest request;
+    request.fill(state_.index, place, lane, outgoing, number, index);
     abi::SendRequest* failed = nullptr;
-    if (const int error = lane.pair->post(&request, &failed)) {
-        fail(weft::internal::fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own),
-                                  described(lane.peer), errno_text(error)));
-        return false;
-    }
-    lane.ring[size_t(lane.posted % lane.ring.size())] = {&outgoing, number};
+    if (const int error = lane.pair->post(&request.request, &failed))
+        return lose_lane(place, refused_to_send(lane, error));
+    lane.ring[size_t(lane.posted % lane.ring.size())] = {&outgoing, number, index};
     lane.signalled = ++lane.posted;
-    return true;
+}
+
+void Link::post_again() {
+    std::vector<Recovery::Again>& again = recovery_.again();
+    while (!again.empty() && !ended()) {
+        const std::vector<size_t>& lanes = recovery_.usable();
+        if (lanes.empty()) return;
+        const Recovery::Again next = again.back();
+        const size_t place = lanes[size_t(next.message + uint64_t(next.part)) % lanes.size()];
+        if (state_.lanes[place].full()) {
+            starved_ = true;
+            return;
+        }
+        again.pop_back();
+        next.outgoing->message(next.message).lanes[size_t(next.part)] = uint8_t(place);
+        post_part(*next.outgoing, next.message, next.part, place);
+    }
 }
 
 void Link::post_credits(Incoming& incoming) {
-    if (!incoming.owes_credits() || incoming.closed || !failure_.ok() || ended_us_ != 0) return;
-    Lane& lane = lanes_[0];
+    if (!incoming.owes_credits() || incoming.closed || ended() || recovery_.usable().empty()) return;
+    const size_t place = recovery_.usable()[0];
+    Lane& lane = state_.lanes[place];
     if (lane.full()) {
         starved_ = true;
         return;
     }
     const bool signals =
         lane.posted + 1 - lane.signalled >= std::clamp<uint64_t>(lane.ring.size() / 4, 1, unsignalled_most);
-    abi::SendRequest request{};
-    request.wr_id = RequestId::of(false, index_, 0, lane.posted);
-    request.opcode = opcode::write_with_imm;
-    request.send_flags = signals ? send_flag::signaled : 0;
-    request.imm_data = imm_of(Immediate::of_credits(incoming.connection, incoming.released));
+    abi::SendRequest request = credits_request(state_.index, place, lane, incoming, signals);
     abi::SendRequest* failed = nullptr;
-    if (const int error = lane.pair->post(&request, &failed)) {
-        fail(weft::internal::fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own),
-                                  described(lane.peer), errno_text(error)));
-        return;
-    }
+    if (const int error = lane.pair->post(&request, &failed)) return lose_lane(place, refused_to_send(lane, error));
     lane.ring[size_t(lane.posted % lane.ring.size())] = {};
     ++lane.posted;
     if (signals) lane.signalled = lane.posted;
@@ -151,33 +136,44 @@ void Link::post_credits(Incoming& incoming) {
 
 bool Link::take(const abi::Completion& completion) {
     const size_t place = RequestId::lane(completion.wr_id);
-    if (place >= lanes_.size()) return false;
-    Lane& lane = lanes_[place];
-    if (completion.status != wc::success) {
-        if (failure_.ok() && ended_us_ == 0) fail(completion_error(completion, lane.own, lane.peer, path_));
-        // Every request ends so, and its memory is free.
-        if (!RequestId::receives(completion.wr_id)) (void)take_sent(lane, completion.wr_id);
-        return true;
-    }
+    if (place >= state_.lanes.size()) return false;
+    Lane& lane = state_.lanes[place];
+    if (!lane.pair || lane.pair->number() != completion.qp_num) return false;  // of a queue pair that is gone
+    if (completion.status != wc::success) return take_failed(place, completion);
     if (!RequestId::receives(completion.wr_id)) return take_sent(lane, completion.wr_id);
-    if (++lane.taken == receives_at_once) replenish(place);
-    return take_received(lane, imm_of(completion.imm_data));
+    const bool goes_on = take_received(imm_of(completion.imm_data));
+    if (++lane.taken >= receives_at_once && lane.works()) replenish(place);
+    return goes_on;
+}
+
+bool Link::take_failed(size_t place, const abi::Completion& completion) {
+    Lane& lane = state_.lanes[place];
+    if (!ended() && lane.works()) {
+        Status why = completion_error(completion, lane.own, lane.peer, path_);
+        if (is_of_path(completion.status))
+            lose_lane(place, std::move(why));
+        else
+            fail(std::move(why));
+    }
+    if (RequestId::receives(completion.wr_id))
+        ++lane.taken;
+    else if (ended())
+        (void)take_sent(lane, completion.wr_id);  // every request ends so, and its memory is free
+    else
+        lane.done = std::min(end_of(lane, completion.wr_id), lane.posted);  // the peer's report tells what arrived
+    return true;
 }
 
 // All requests of the lane up to this one are complete. True: a message is.
 bool Link::take_sent(Lane& lane, uint64_t id) {
-    constexpr uint64_t mask = 0xff'ffff'ffff;
-    const uint64_t end = lane.done + ((id - lane.done) & mask) + 1;
+    const uint64_t end = end_of(lane, id);
     if (end > lane.posted) return false;
     bool any = false;
     for (; lane.done < end; ++lane.done) {
         const Lane::Posted& posted = lane.ring[size_t(lane.done % lane.ring.size())];
         if (posted.of == nullptr) continue;
         any = true;
-        Outgoing& outgoing = *posted.of;
-        --outgoing.message(posted.message).parts_left;
-        while (outgoing.completed < outgoing.posted && outgoing.message(outgoing.completed).parts_left == 0)
-            ++outgoing.completed;
+        (void)Recovery::complete(*posted.of, posted.message, posted.part);
     }
     if (starved_) retry_starved();
     return any;
@@ -185,18 +181,19 @@ bool Link::take_sent(Lane& lane, uint64_t id) {
 
 void Link::retry_starved() {
     starved_ = false;
-    for (const auto& incoming : incoming_)
+    post_again();
+    for (const auto& incoming : state_.incoming)
         if (incoming) post_credits(*incoming);
-    for (const auto& outgoing : outgoing_)
+    for (const auto& outgoing : state_.outgoing)
         if (outgoing && outgoing->posted < outgoing->next) post(*outgoing);
 }
 
-bool Link::take_received(Lane&, uint32_t word) {
+bool Link::take_received(uint32_t word) {
     const uint32_t connection = Immediate::connection_of(word);
     if (Immediate::kind_of(word) == Immediate::part) {
-        if (Incoming* incoming = at(incoming_, connection)) return take_part(*incoming, word);
+        if (Incoming* incoming = at(state_.incoming, connection)) return take_part(*incoming, word);
     } else if (Immediate::kind_of(word) == Immediate::credits) {
-        if (Outgoing* outgoing = at(outgoing_, connection)) return take_credits(*outgoing, word);
+        if (Outgoing* outgoing = at(state_.outgoing, connection)) return take_credits(*outgoing, word);
     }
     damaged("an unknown connection", word);
     return true;
@@ -205,44 +202,86 @@ bool Link::take_received(Lane&, uint32_t word) {
 bool Link::take_part(Incoming& incoming, uint32_t word) {
     const uint64_t ahead = uint8_t(Immediate::message_of(word) - uint8_t(incoming.released));
     if (ahead >= incoming.shape.depth) return damaged("a message beyond its slots", word), true;
-    int& left = incoming.parts_left[size_t((incoming.released + ahead) % incoming.shape.depth)];
-    if (left == 0) return damaged("a part of a message that is complete", word), true;
-    left = left == Incoming::empty ? Immediate::parts_of(word) - 1 : left - 1;
-    return left == 0;
+    Arrival& arrival = incoming.arrival(incoming.released + ahead);
+    if (!arrival.add(Immediate::index_of(word), Immediate::parts_of(word)))
+        return damaged("a part of a message twice", word), true;
+    return arrival.complete();
 }
 
 bool Link::take_credits(Outgoing& outgoing, uint32_t word) {
-    const uint16_t more = uint16_t(Immediate::released_of(word) - uint16_t(outgoing.released));
-    if (outgoing.released + more > outgoing.posted)
+    const auto more = int16_t(Immediate::released_of(word) - uint16_t(outgoing.released));
+    if (more <= 0) return false;  // lanes and reports overtake each other
+    if (outgoing.released + uint64_t(more) > outgoing.posted)
         return damaged("credits for messages that were not sent", word), true;
-    outgoing.released += more;
+    outgoing.released += uint64_t(more);
     if (outgoing.posted < outgoing.next) post(outgoing);
     return true;
 }
 
 void Link::replenish(size_t place) {
-    Lane& lane = lanes_[place];
-    const int error = post_receives(*lane.pair, RequestId::of(true, index_, place, 0), lane.taken);
-    lane.taken = 0;
-    if (error != 0 && failure_.ok())
-        fail(weft::internal::fail(error::verbs_call, "{} refuses to receive from {}: {}", described(lane.own),
-                                  described(lane.peer), errno_text(error)));
+    Lane& lane = state_.lanes[place];
+    if (const int error = post_receives(*lane.pair, RequestId::of(true, state_.index, place, 0), receives_at_once)) {
+        lane.taken = INT_MIN / 2;  // so many that all_ended() is never true
+        if (!ended())
+            lose_lane(place, weft::internal::fail(error::verbs_call, "{} refuses to receive from {}: {}",
+                                                  described(lane.own), described(lane.peer), errno_text(error)));
+        return;
+    }
+    lane.taken -= receives_at_once;
 }
 
 void Link::damaged(const char* what, uint32_t word) {
-    fail(weft::internal::fail(error::internal_damaged, "rank {} announced {} to rank {} over verbs ({:#x})", peer_,
-                              what, self_, word)
-             .about({.rank = peer_, .peer = self_}));
+    fail(weft::internal::fail(error::internal_damaged, "rank {} announced {} to rank {} over verbs ({:#x})",
+                              state_.peer, what, state_.self, word)
+             .about({.rank = state_.peer, .peer = state_.self}));
 }
 
 void Link::fail(Status why) {
-    if (failure_.ok()) failure_ = std::move(why);
+    if (!failure_.ok()) return;
+    failure_ = std::move(why);
+    recovery_.abandon();
 }
 
 void Link::peer_ended(Status why, int64_t now_us) {
-    if (ended_us_ != 0 || !failure_.ok()) return;
+    if (ended()) return;
     ended_us_ = now_us;
     ending_ = std::move(why);
+    recovery_.abandon();
+}
+
+void Link::lose_lane(size_t lane, Status why) {
+    if (ended()) return;
+    if (Status lost = recovery_.lose(lane, std::move(why), now_us()); !lost) fail(std::move(lost));
+}
+
+void Link::lose_queue(const CompletionQueue& queue) {
+    for (const size_t place : recovery_.lose_queue(queue))
+        lose_lane(place, weft::internal::fail(error::verbs_call,
+                                              "{} fails to report completions: the device failed or was removed",
+                                              described(state_.lanes[place].own)));
+}
+
+void Link::lose_port(size_t device, int port, const Status& why) {
+    for (const size_t place : recovery_.replaceable(device, port)) lose_lane(place, why.copy());
+}
+
+void Link::take_report(LaneReport report) {
+    if (ended()) return;
+    if (Status taken = recovery_.take_report(std::move(report), now_us()); !taken) fail(std::move(taken));
+}
+
+void Link::install(size_t lane, Lane made) {
+    if (!ended()) recovery_.install(lane, std::move(made));
+}
+
+void Link::enable(LaneId id) {
+    if (!ended() && recovery_.enable(id)) retry_starved();
+}
+
+void Link::step(bool quiet) {
+    if (ended()) return;
+    if (Status stepped = recovery_.step(now_us(), quiet); !stepped) return fail(std::move(stepped));
+    retry_starved();
 }
 
 const Status& Link::failure() {
@@ -251,21 +290,27 @@ const Status& Link::failure() {
 }
 
 bool Link::busy() const {
-    if (!failure_.ok() || ended_us_ != 0) return false;
-    for (const Lane& lane : lanes_)
-        if (lane.done < lane.signalled) return true;
-    return std::any_of(outgoing_.begin(), outgoing_.end(),
+    if (ended()) return false;
+    if (recovering()) return true;
+    for (const Lane& lane : state_.lanes)
+        if (lane.works() && lane.done < lane.signalled) return true;
+    return std::any_of(state_.outgoing.begin(), state_.outgoing.end(),
                        [](const auto& outgoing) { return outgoing && outgoing->posted < outgoing->next; });
 }
 
 void Link::end_requests() {
-    for (Lane& lane : lanes_)
+    if (!ended())
+        fail(weft::internal::fail(error::verbs_broken,
+                                  "rank {} ended a connection to rank {} with messages on their way", state_.self,
+                                  state_.peer));
+    for (Lane& lane : state_.lanes)
         if (lane.pair) (void)lane.pair->fail_requests();
 }
 
 void Link::release_closed() {
-    for (auto& outgoing : outgoing_)
-        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next) outgoing->memory.reset();
+    for (auto& outgoing : state_.outgoing)
+        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->repeated == 0)
+            outgoing->memory.reset();
 }
 
 }  // namespace weft::internal::verbs

@@ -4,20 +4,20 @@
 #include <memory>
 #include <vector>
 
-#include "transports/verbs/lane.hpp"
+#include "transports/verbs/lanes/recovery.hpp"
 #include "transports/verbs/settings.hpp"
 
 namespace weft::internal::verbs {
 
 class Link {
   public:
-    Link(uint32_t index, int self, int peer, const Settings& settings, std::vector<Lane> lanes);
+    // `rails`: it sends on so many of them.
+    Link(uint32_t index, int self, int peer, size_t rails, const Settings& settings, std::vector<Lane> lanes);
+    Link(const Link&) = delete;
+    Link& operator=(const Link&) = delete;
 
     void add(std::shared_ptr<Outgoing> outgoing);
     void add(std::shared_ptr<Incoming> incoming);
-    // Null: unknown.
-    Outgoing* outgoing(uint32_t connection) const;
-    Incoming* incoming(uint32_t connection) const;
 
     // Posts what credits and the send queues allow.
     void post(Outgoing& outgoing);
@@ -26,17 +26,27 @@ class Link {
     // Takes a completion. True: a rank that waits may go on.
     bool take(const abi::Completion& completion);
 
-    // The first cause stays. `told`: the peer knows it already.
+    // The first cause stays.
     void fail(Status why);
     bool failed() const { return !failure_.ok(); }
     // Failed while the peer lived: messages may be lost.
     bool lost() const { return failed() && ended_us_ == 0; }
     // The peer's process or endpoint has ended. Data that it sent before may still arrive for a moment.
     void peer_ended(Status why, int64_t now_us);
-    bool peer_has_ended() const { return ended_us_ != 0; }
     // The failure, if a wait should end now.
     const Status& failure();
-    bool waits_for_late_data() const { return ended_us_ != 0 && failure_.ok(); }
+
+    // Lanes that fail and return (recovery.hpp).
+    void lose_queue(const CompletionQueue& queue);
+    // A port of this host went down (0: its device failed). A port without a working substitute is left to the retries.
+    void lose_port(size_t device, int port, const Status& why);
+    void take_report(LaneReport report);
+    void install(size_t lane, Lane made);
+    void enable(LaneId id);
+    void step(bool quiet);  // as Recovery::step()
+    bool recovering() const { return recovery_.recovering(); }
+    bool waits_by_time() const { return failure_.ok() && (ended_us_ != 0 || recovery_.waits_by_time()); }
+    std::vector<LaneNotice> take_notices() { return recovery_.take_notices(); }
 
     // Whether requests are posted that will complete, or messages wait for credits.
     bool busy() const;
@@ -44,31 +54,28 @@ class Link {
     void end_requests();
     // Releases the slots of closed senders whose messages are complete. Credits may still come.
     void release_closed();
-    uint32_t index() const { return index_; }
-    const std::vector<Lane>& lanes() const { return lanes_; }
+    uint32_t index() const { return state_.index; }
+    const std::vector<Lane>& lanes() const { return state_.lanes; }
 
   private:
-    struct Part {
-        const std::byte* data;
-        uint64_t bytes, offset;  // in the slot
-    };
+    bool ended() const { return !failure_.ok() || ended_us_ != 0; }
+    void lose_lane(size_t lane, Status why);
     bool post_message(Outgoing& outgoing);
-    bool post_part(Outgoing& outgoing, size_t lane, const Part& part, bool with_header, int parts);
+    void post_part(Outgoing& outgoing, uint64_t number, int part, size_t lane);
+    void post_again();
     bool take_sent(Lane& lane, uint64_t index);
-    bool take_received(Lane& lane, uint32_t word);
+    bool take_failed(size_t lane, const abi::Completion& completion);
+    bool take_received(uint32_t word);
     bool take_part(Incoming& incoming, uint32_t word);
     bool take_credits(Outgoing& outgoing, uint32_t word);
     void replenish(size_t lane);
     void retry_starved();
     void damaged(const char* what, uint32_t word);
 
-    const uint32_t index_;
-    const int self_, peer_;
+    LinkState state_;
     const size_t striped_bytes_;
     const PathOptions path_;
-    std::vector<Lane> lanes_;
-    std::vector<std::shared_ptr<Outgoing>> outgoing_;
-    std::vector<std::shared_ptr<Incoming>> incoming_;
+    Recovery recovery_;
     bool starved_ = false;  // something waits for a place in a send queue
     Status failure_, ending_;
     int64_t ended_us_ = 0;

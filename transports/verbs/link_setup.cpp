@@ -1,8 +1,6 @@
 #include "transports/verbs/link_setup.hpp"
 
 #include "src/base/clock.hpp"
-#include "src/base/log.hpp"
-#include "src/base/thread.hpp"
 #include "transports/verbs/link_table.hpp"
 
 namespace weft::internal::verbs {
@@ -11,15 +9,14 @@ namespace {
 
 constexpr int64_t retry_us = 20'000;
 
-void fail_unattached(const std::vector<std::shared_ptr<Incoming>>& receivers, const Failure& failure) {
-    for (const auto& each : receivers)
-        if (each->link == nullptr && each->failure.ok()) each->failure = Status(failure);
-}
-
 }  // namespace
 
 LinkSetup::LinkSetup(Site& site, uint32_t index, uint64_t peer_token, int peer)
-    : site_(site), index_(index), peer_token_(peer_token), peer_(peer) {}
+    : site_(site),
+      index_(index),
+      peer_token_(peer_token),
+      peer_(peer),
+      repair_(site, index, peer, [this](uint32_t kind, const ByteWriter& content) { send(kind, content); }) {}
 
 LinkSetup::~LinkSetup() {
     *alive_ = false;
@@ -49,9 +46,9 @@ void LinkSetup::dialed(Result<Fd> socket, const ListenAddress& address) {
     connection_ = std::make_unique<ControlConnection>(
         site_.service(), std::move(*socket), [this](uint32_t kind, ByteReader& content) { take_frame(kind, content); },
         [this](const Status& why) { take_end(why); });
-    Status made = new_lanes_.make(site_, index_);
+    Status made = new_lanes_.read_ports(site_);
     Offer own = new_lanes_.offer(site_, peer_token_);
-    if (!made) own.rails.clear();  // the peer learns whose failure follows
+    if (!made) own.ports.clear();  // the peer learns whose failure follows
     ByteWriter content;
     own.write(content);
     connection_->send(frame_hello, content);
@@ -62,7 +59,8 @@ void LinkSetup::dialed(Result<Fd> socket, const ListenAddress& address) {
 bool LinkSetup::adopt(std::unique_ptr<ControlConnection>& connection, const Offer& offer) {
     const bool own_counts = (state_ == State::dialing || state_ == State::greeting) && site_.rank < peer_;
     if (own_counts) return connection->send(frame_use_mine), false;
-    if (offer.rank != peer_ || state_ == State::connecting || state_ == State::up || state_ == State::failed) {
+    if (offer.rank != peer_ || state_ == State::pairing || state_ == State::connecting || state_ == State::up ||
+        state_ == State::failed) {
         ByteWriter content;
         content.put_failure(failure_.ok() ? Failure{error::internal_state, "the link exists already"}
                                           : failure_.failure());
@@ -71,73 +69,72 @@ bool LinkSetup::adopt(std::unique_ptr<ControlConnection>& connection, const Offe
     dialing_.reset();
     connection_ = std::move(connection);
     state_ = State::waiting;
-    if (offer.rails.empty()) return true;  // the reason follows
+    if (offer.ports.empty()) return true;  // the reason follows
     if (Status answered = answer(offer); !answered) fail(std::move(answered));
     return true;
 }
 
-// The answering side chooses the GIDs: a device may drop packets that come from another GID than its own choice.
+// The answering side chooses the ports, because both sides' tables are known here, and the GIDs: a device may drop
+// packets that come from another GID than its own choice.
 Status LinkSetup::answer(const Offer& offer) {
-    WEFT_TRY(new_lanes_.make(site_, index_));
+    WEFT_TRY(new_lanes_.read_ports(site_));
     Offer own = new_lanes_.offer(site_, peer_token_);
-    auto gids = new_lanes_.choose(site_, own, offer);
-    if (!gids) return gids.take_status();
-    for (const auto& [mine, peers] : *gids) own.gids.emplace_back(uint32_t(mine), uint32_t(peers));
+    WEFT_TRY(new_lanes_.choose(site_, offer, own));
     ByteWriter content;
     own.write(content);
     connection_->send(frame_answer, content);
-    new_lanes_.pair_with(offer, *gids);
-    begin_receiving();
+    state_ = State::pairing;
     return ok();
 }
 
 Status LinkSetup::accept_answer(const Offer& answer) {
-    const NewLanes::Gids gids = new_lanes_.chosen_by(answer);
-    if (gids.empty() || answer.rank != peer_)
-        return weft::internal::fail(error::internal_damaged,
-                                    "rank {} answers rank {}'s offer of RDMA with numbers that cannot be right", peer_,
-                                    site_.rank);
-    new_lanes_.pair_with(answer, gids);
-    begin_receiving();
-    return ok();
+    WEFT_TRY(new_lanes_.take_answer(site_, answer));
+    ByteWriter content;
+    write_pairs(content, new_lanes_.pairs());
+    WEFT_TRY(new_lanes_.pair_with(answer.pairs, index_));
+    connection_->send(frame_pairs, content);
+    return begin_connecting();
 }
 
-void LinkSetup::begin_receiving() {
+Status LinkSetup::begin_connecting() {
     state_ = State::connecting;
-    const Status started = run_detached("weft-rdma", [this, alive = alive_, lanes = new_lanes_.lanes(),
-                                                      path = site_.settings.path, dispatcher = site_.dispatcher] {
-        Status status;
-        for (Lane& lane : *lanes) {
-            status = lane.pair->receive_from(lane.own, lane.peer, path);
-            if (status) status = lane.pair->begin_sending(lane.own, path);
-            if (!status) break;
-        }
-        dispatcher->service().post([this, alive, lanes, failure = status.failure()] {
-            if (*alive) received(failure.id == ErrorId::none ? ok() : Status(failure));
-        });
-    });
-    if (!started) fail(started.copy());
+    return new_lanes_.connect(site_, peer_, alive_, [this](const Result<uint64_t>& lanes) { connected(lanes); });
 }
 
-void LinkSetup::received(const Status& status) {
+// A lane that is not connected is made later, if there is another one.
+void LinkSetup::connected(const Result<uint64_t>& lanes) {
     if (state_ != State::connecting) return;
-    if (!status) return fail(status.copy());
-    own_ready_ = true;
-    connection_->send(frame_ready);
-    if (peer_ready_) go_up();
+    if (!lanes) return fail(lanes.status().copy());
+    ByteWriter content;
+    content.put(*lanes);
+    connection_->send(frame_ready, content);
+    if (new_lanes_.own_ready(*lanes)) go_up();
 }
 
 void LinkSetup::go_up() {
+    if (Status settled = new_lanes_.settle(site_, peer_); !settled) return fail(std::move(settled));
     state_ = State::up;
     ++site_.links_to[peer_];
-    for (const Lane& lane : *new_lanes_.lanes())
-        WEFT_LOG_RANK(site_.rank, info, net, "links {} to {} with an MTU of {} bytes", described(lane.own),
-                      described(lane.peer), mtu_bytes(path_mtu(lane.own, lane.peer)));
-    site_.tell([index = index_, self = site_.rank, peer = peer_, settings = site_.settings,
-                lanes = new_lanes_.take()](LinkTable& table) {
-        table.add(std::make_unique<Link>(index, self, peer, settings, std::move(*lanes)));
+    Settings settings = site_.settings;
+    settings.path = new_lanes_.path(site_);
+    repair_.begin(new_lanes_.lanes(), new_lanes_.rails(), settings.path);
+    site_.tell([index = index_, self = site_.rank, peer = peer_, rails = new_lanes_.rails_used(), settings,
+                made = new_lanes_.take()](LinkTable& table) {
+        table.add(std::make_unique<Link>(index, self, peer, rails, settings, std::move(*made)));
     });
     for (const Wanted& wanted : std::exchange(wanted_, {})) send_want(wanted);
+}
+
+void LinkSetup::send(uint32_t kind, const ByteWriter& content) {
+    if (connection_) connection_->send(kind, content);
+}
+
+void LinkSetup::take_notice(const LaneNotice& notice) {
+    if (state_ == State::up && connection_) repair_.take_notice(notice);
+}
+
+void LinkSetup::take_event(size_t device, const Event& event) {
+    if (state_ == State::up) repair_.take_event(device, event);
 }
 
 void LinkSetup::want(uint32_t number, std::shared_ptr<Outgoing> outgoing) {
@@ -181,10 +178,21 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
                 return;
             }
             break;
+        case frame_pairs:
+            if (state_ != State::pairing) return;
+            if (const auto pairs = read_pairs(content); pairs && content.at_end()) {
+                Status begun = new_lanes_.pair_with(*pairs, index_);
+                if (begun) begun = begin_connecting();
+                if (!begun) fail(std::move(begun));
+                return;
+            }
+            break;
         case frame_ready:
-            peer_ready_ = true;
-            if (own_ready_ && state_ == State::connecting) go_up();
-            return;
+            if (const auto lanes = content.get<uint64_t>(); lanes != 0 && content.at_end()) {
+                if (new_lanes_.peer_ready(lanes) && state_ == State::connecting) go_up();
+                return;
+            }
+            break;
         case frame_want: {
             const Want want = content.get<Want>();
             if (!content.at_end() || state_ != State::up || want.connection >= Immediate::connections_most) break;
@@ -192,7 +200,7 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
         }
         case frame_slots:
             if (auto slots = Slots::read(content);
-                slots && slots->connection < outgoing_.size() && slots->keys.size() >= new_lanes_.rails())
+                slots && slots->connection < outgoing_.size() && slots->keys.size() >= new_lanes_.rails().size())
                 return take_slots(std::move(*slots));
             break;
         case frame_refused: return take_refusal(content);
@@ -205,7 +213,8 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
         }
         case frame_bye:
             return take_end(weft::internal::fail(error::verbs_broken, "rank {} has closed its connections", peer_));
-        default: break;
+        default:
+            if (state_ == State::up ? repair_.take_frame(kind, content) : state_ == State::failed) return;
     }
     fail(weft::internal::fail(error::internal_damaged,
                               "rank {} got a frame of kind {} from rank {} that it cannot read", site_.rank, kind,
@@ -233,7 +242,8 @@ void LinkSetup::take_want(const Want& want) {
         if (Link* of = table.link(link)) of->add(incoming);
     });
     Slots slots{.connection = want.connection, .address = uintptr_t(incoming->memory->data()), .keys = {}};
-    for (const Port& port : site_.ports) slots.keys.push_back(incoming->memory->registered().rkey(port.device));
+    for (const size_t port : new_lanes_.rails())
+        slots.keys.push_back(incoming->memory->registered().rkey(site_.ports[port].device));
     slots.write(content);
     connection_->send(frame_slots, content);
 }
@@ -256,6 +266,7 @@ void LinkSetup::take_refusal(ByteReader& content) {
 void LinkSetup::take_end(const Status& why) {
     const Status cause = why.copy();
     connection_.reset();
+    repair_.end();
     if (state_ == State::failed) return;
     const Status ending =
         weft::internal::fail(error::verbs_broken, "the link from rank {} to rank {} over verbs ended: {}", peer_,
@@ -265,7 +276,7 @@ void LinkSetup::take_end(const Status& why) {
     // The peer has no other endpoint whose senders could still come.
     const bool last = --site_.links_to[peer_] == 0;
     site_.tell([link = index_, failure = ending.failure(),
-                receivers = last ? listening_receivers() : Receivers()](LinkTable& table) {
+                receivers = last ? site_.listening_to(peer_) : Receivers()](LinkTable& table) {
         if (Link* of = table.link(link)) of->peer_ended(Status(failure), now_us());
         fail_unattached(receivers, failure);
     });
@@ -284,22 +295,16 @@ void LinkSetup::fail(Status why) {
     fail_locally(why);
 }
 
-LinkSetup::Receivers LinkSetup::listening_receivers() const {
-    Receivers all;
-    for (const auto& [number, incoming] : site_.listening)
-        if (incoming->shape.peer == peer_) all.push_back(incoming);
-    return all;
-}
-
 // The socket stays open: the peer reads the reason there.
 void LinkSetup::fail_locally(const Status& why) {
     if (failure_.ok()) failure_ = why.copy();
     state_ = State::failed;
+    repair_.end();
     dialing_.reset();
     std::vector<std::shared_ptr<Outgoing>> senders = outgoing_;
     for (const Wanted& wanted : std::exchange(wanted_, {})) senders.push_back(wanted.outgoing);
     site_.tell([link = index_, failure = failure_.failure(), senders = std::move(senders),
-                receivers = listening_receivers()](LinkTable& table) {
+                receivers = site_.listening_to(peer_)](LinkTable& table) {
         if (Link* of = table.link(link)) of->fail(Status(failure));
         for (const auto& each : senders)
             if (each->failure.ok()) each->failure = Status(failure);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "transports/verbs/new_lanes.hpp"
+#include "transports/verbs/lanes/lane_repair.hpp"
 
 namespace weft::internal::verbs {
 
@@ -25,6 +25,10 @@ class LinkSetup {
     void take_frame(uint32_t kind, ByteReader& content);
     void take_end(const Status& why);
 
+    // Of the driving thread about a lane, and of a device.
+    void take_notice(const LaneNotice& notice);
+    void take_event(size_t device, const Event& event);
+
     // This side gives up: all connections fail, and the peer is told.
     void fail(Status why);
     void part();  // in order
@@ -32,23 +36,22 @@ class LinkSetup {
     int peer() const { return peer_; }
 
   private:
-    enum class State { idle, dialing, greeting, waiting, connecting, up, failed };
+    enum class State { idle, dialing, greeting, waiting, pairing, connecting, up, failed };
     struct Wanted {
         uint32_t number;
         std::shared_ptr<Outgoing> outgoing;
     };
     Status answer(const Offer& offer);
     Status accept_answer(const Offer& answer);
-    void begin_receiving();
-    void received(const Status& status);
+    Status begin_connecting();
+    void connected(const Result<uint64_t>& lanes);
     void go_up();
+    void send(uint32_t kind, const ByteWriter& content);
     void send_want(const Wanted& wanted);
     void take_want(const Want& want);
     void take_slots(Slots slots);
     void take_refusal(ByteReader& content);
     void send_failure(uint32_t kind, const Status& why);
-    using Receivers = std::vector<std::shared_ptr<Incoming>>;
-    Receivers listening_receivers() const;
     void fail_locally(const Status& why);
     void dialed(Result<Fd> socket, const ListenAddress& address);
 
@@ -61,7 +64,7 @@ class LinkSetup {
     std::unique_ptr<ControlConnection> connection_;
     uint64_t retry_timer_ = 0;
     NewLanes new_lanes_;
-    bool own_ready_ = false, peer_ready_ = false;
+    LaneRepair repair_;
     std::vector<Wanted> wanted_;                       // not asked for yet
     std::vector<std::shared_ptr<Outgoing>> outgoing_;  // by connection
     Status failure_;

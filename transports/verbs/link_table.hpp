@@ -11,6 +11,7 @@ namespace weft::internal::verbs {
 // Thread-bound to the thread that drives the endpoint. Links are destroyed before the queues and the slots.
 struct LinkTable {
     std::vector<std::shared_ptr<CompletionQueue>> queues;
+    std::vector<std::shared_ptr<CompletionQueue>> failed_queues;  // are polled no more
     // Memory of closed receivers: the peers may still write there.
     std::vector<std::shared_ptr<Incoming>> closed;
     std::vector<std::unique_ptr<Link>> links;  // by index; null: not connected yet
@@ -18,11 +19,33 @@ struct LinkTable {
     Link* link(uint32_t index) { return index < links.size() ? links[index].get() : nullptr; }
     void add(std::unique_ptr<Link> link) {
         for (const Lane& lane : link->lanes())
-            if (std::find(queues.begin(), queues.end(), lane.queue) == queues.end()) queues.push_back(lane.queue);
+            if (lane.pair) add(lane.queue);
         const size_t index = link->index();
         if (index >= links.size()) links.resize(index + 1);
         links[index] = std::move(link);
     }
+    void install(uint32_t index, size_t place, Lane lane) {
+        add(lane.queue);
+        if (Link* of = link(index)) of->install(place, std::move(lane));
+    }
+    void add(const std::shared_ptr<CompletionQueue>& queue) {
+        if (std::find(queues.begin(), queues.end(), queue) == queues.end()) queues.push_back(queue);
+    }
+    bool uses(const std::shared_ptr<CompletionQueue>& queue) const {
+        return std::any_of(links.begin(), links.end(), [&](const auto& one) {
+            return one && std::any_of(one->lanes().begin(), one->lanes().end(),
+                                      [&](const Lane& lane) { return lane.pair && lane.queue == queue; });
+        });
+    }
+    bool recovers() const {
+        return std::any_of(links.begin(), links.end(), [](const auto& one) { return one && one->waits_by_time(); });
+    }
 };
+
+// Receivers whose senders cannot come any more.
+inline void fail_unattached(const std::vector<std::shared_ptr<Incoming>>& receivers, const Failure& failure) {
+    for (const auto& each : receivers)
+        if (each->link == nullptr && each->failure.ok()) each->failure = Status(failure);
+}
 
 }  // namespace weft::internal::verbs

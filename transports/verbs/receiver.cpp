@@ -41,11 +41,11 @@ Result<Slot> VerbsReceiver::receive(SlotInfo& info) {
 
 Status VerbsReceiver::release() {
     Incoming& state = *state_;
-    state.parts_left[size_t(state.released % state.shape.depth)] = Incoming::empty;
+    state.arrival(state.released) = {};
     ++state.released;
     if (state.link == nullptr) return ok();
     state.link->post_credits(state);
-    if (state.link->failed()) [[unlikely]]
+    if (state.link->failed() || state.link->waits_by_time()) [[unlikely]]
         endpoint_->tell_failures();
     return ok();
 }

@@ -9,11 +9,17 @@ Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, con
     if (range.kind == RangeKind::device)
         return fail(error::internal_state, "this transport does not register device memory");
     std::unique_ptr<Registered> made(new Registered(range));
+    Status refused = fail(error::verbs_device, "this process has no RDMA device");
+    bool any = false;
     for (const Device& device : devices.all()) {
         auto region = MemoryRegion::host(*device.domain, range.data, std::max<size_t>(range.bytes, 1), access);
-        if (!region) return region.take_status();
-        made->regions_.push_back(std::move(*region));
+        // No link uses a device that is gone.
+        if (!region && device.context->port(1)) return region.take_status();
+        if (!region) refused = region.take_status();
+        any = any || region;
+        made->regions_.push_back(region ? std::optional(std::move(*region)) : std::nullopt);
     }
+    if (!any) return refused;
     return made;
 }
 

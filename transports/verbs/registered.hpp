@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "transports/memory.hpp"
@@ -14,12 +15,13 @@ class Registered final : public RegisteredMemory {
   public:
     // `access`: verbs::access. verbs.memlock, verbs.call.
     static Result<std::unique_ptr<Registered>> make(const Devices& devices, const MemoryRange& range, int access);
-    uint32_t lkey(size_t device) const { return regions_[device].lkey(); }
-    uint32_t rkey(size_t device) const { return regions_[device].rkey(); }
+    // 0: the device was gone.
+    uint32_t lkey(size_t device) const { return regions_[device] ? regions_[device]->lkey() : 0; }
+    uint32_t rkey(size_t device) const { return regions_[device] ? regions_[device]->rkey() : 0; }
 
   private:
     using RegisteredMemory::RegisteredMemory;
-    std::vector<MemoryRegion> regions_;
+    std::vector<std::optional<MemoryRegion>> regions_;  // by device
 };
 
 // Slots of a connection: whole pages, every page touched. The owner ends it when no device uses it any more.

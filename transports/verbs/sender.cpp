@@ -51,13 +51,13 @@ void VerbsSender::append(const std::byte* data, const Registered* memory, const 
     header->number = state.next;
     header->bytes = info.bytes;
     header->operation = info.operation;
-    state.message(state.next) = {.data = data, .memory = memory, .bytes = info.bytes, .parts_left = 0};
+    state.message(state.next) = {.data = data, .memory = memory, .bytes = info.bytes};
     ++state.next;
     if (state.link) [[likely]]
         state.link->post(state);
     if (state.posted < state.next) [[unlikely]]  // credits may have come
         endpoint_->poll();
-    if (state.link && state.link->failed()) [[unlikely]]
+    if (state.link && (state.link->failed() || state.link->waits_by_time())) [[unlikely]]
         endpoint_->tell_failures();
 }
 
@@ -88,11 +88,17 @@ Result<bool> VerbsSender::post(const std::byte* data, const RegisteredMemory* me
     return true;
 }
 
+// After a lane has failed, this side must act until its messages have moved to other lanes.
+bool VerbsSender::through() const {
+    const bool moves = state_->link && state_->link->recovering() && state_->released < state_->posted;
+    return !moves && state_->through();
+}
+
 Result<bool> VerbsSender::progress() {
     endpoint_->poll();
     // After a failure requests end without having reached the peer.
     const bool lost = state_->link && state_->link->lost();
-    flowing_ = lost || !state_->through();
+    flowing_ = lost || !through();
     if (!flowing_) return true;
     if (Status why = failure(); !why) return why;
     return false;
@@ -105,7 +111,7 @@ uint64_t VerbsSender::sent() {
 
 void VerbsSender::add_wakeups(Wakeups& wakeups) {
     endpoint_->add_wakeups(wakeups);
-    if ((blocked_ && state_->has_room()) || (flowing_ && state_->through())) wakeups.ready = true;
+    if ((blocked_ && state_->has_room()) || (flowing_ && through())) wakeups.ready = true;
 }
 
 }  // namespace weft::internal::verbs

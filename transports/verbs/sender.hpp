@@ -25,6 +25,7 @@ class VerbsSender final : public Sender {
     Status failure();
     Status check(const SlotInfo& info) const;
     Result<bool> has_room();
+    bool through() const;
     void append(const std::byte* data, const Registered* memory, const SlotInfo& info);
 
     std::shared_ptr<Endpoint> endpoint_;

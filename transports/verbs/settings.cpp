@@ -28,7 +28,7 @@ const Result<Settings>& of_options() {
         Settings settings;
         static_cast<IbSettings&>(settings) = std::move(*wanted);
         settings.library = options().verbs_library;
-        settings.path = settings.path_with(settings.rails);
+        settings.rails = options().ib_rails;
         return settings;
     }());
     return made;

@@ -23,4 +23,15 @@ Result<std::shared_ptr<CompletionQueue>> QueueRoom::reserve(const Devices& devic
     return queues_.back().queue;
 }
 
+void QueueRoom::drop(const std::shared_ptr<CompletionQueue>& queue) {
+    std::erase_if(queues_, [&](const Queue& each) { return each.queue == queue; });
+}
+
+Receivers Site::listening_to(int peer) const {
+    Receivers all;
+    for (const auto& [number, incoming] : listening)
+        if (incoming->shape.peer == peer) all.push_back(incoming);
+    return all;
+}
+
 }  // namespace weft::internal::verbs

@@ -16,6 +16,8 @@ namespace weft::internal::verbs {
 class QueueRoom {
   public:
     Result<std::shared_ptr<CompletionQueue>> reserve(const Devices& devices, size_t device, int entries);
+    // It failed: new links get another one.
+    void drop(const std::shared_ptr<CompletionQueue>& queue);
 
   private:
     struct Queue {
@@ -25,6 +27,8 @@ class QueueRoom {
     };
     std::vector<Queue> queues_;
 };
+
+using Receivers = std::vector<std::shared_ptr<Incoming>>;
 
 // Owned by the door. The constants are for all threads, the rest is thread-bound to the service thread.
 struct Site {
@@ -43,6 +47,7 @@ struct Site {
 
     std::map<int, int> links_to{};  // links that are up, by the peer's rank
 
+    Receivers listening_to(int peer) const;
     Service& service() const { return dispatcher->service(); }
     void tell(Inbox::News news) const { inbox->post(std::move(news)); }
 };

@@ -53,7 +53,7 @@ Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions
     if (!endpoint) return endpoint.take_status();
     auto incoming = std::make_shared<Incoming>();
     incoming->shape = Shape::of(options);
-    incoming->parts_left.assign(size_t(options.depth), Incoming::empty);
+    incoming->slots.resize(size_t(options.depth));
     auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride * size_t(options.depth),
                                    access::local_write | access::remote_write);
     if (!memory) return memory.take_status();

@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t blob_magic = 0x61766677;  // "wfva"
 constexpr size_t address_words = 4;          // words before the addresses
 constexpr size_t address_bytes = (Blob::of_transport - address_words) * sizeof(uint64_t);
-constexpr uint32_t rails_most = 64, gids_most = 1'024, pairs_most = 64;
+constexpr uint32_t ports_most = 64, gids_most = 1'024, pairs_most = 64;
 
 void put_gid(ByteWriter& to, const PortGid& gid) {
     to.put(gid.bytes);
@@ -31,38 +31,6 @@ PortGid gid_of(ByteReader& from) {
     gid.interface_down = from.get<uint8_t>() != 0;
     gid.prefix_bits = from.get<int32_t>();
     return gid;
-}
-
-void write_rail(ByteWriter& to, const RailOffer& rail) {
-    to.put_text(rail.end.host);
-    to.put_text(rail.end.device);
-    to.put(int32_t(rail.end.port));
-    to.put(int32_t(rail.end.link_layer));
-    to.put(int32_t(rail.end.mtu));
-    to.put(rail.end.lid);
-    to.put(uint8_t(rail.end.needs_grh));
-    to.put(uint32_t(rail.gids.size()));
-    for (const PortGid& gid : rail.gids) put_gid(to, gid);
-    to.put(uint32_t(rail.pairs.size()));
-    for (const RailOffer::Pair& pair : rail.pairs) to.put(pair);
-}
-
-// False: the count cannot be right.
-bool read_rail(ByteReader& from, RailOffer& rail) {
-    rail.end.host = from.get_text();
-    rail.end.device = from.get_text();
-    rail.end.port = from.get<int32_t>();
-    rail.end.link_layer = from.get<int32_t>();
-    rail.end.mtu = from.get<int32_t>();
-    rail.end.lid = from.get<uint16_t>();
-    rail.end.needs_grh = from.get<uint8_t>() != 0;
-    const auto gids = from.get<uint32_t>();
-    if (gids > gids_most) return false;
-    for (uint32_t i = 0; i < gids && from.ok(); ++i) rail.gids.push_back(gid_of(from));
-    const auto pairs = from.get<uint32_t>();
-    if (pairs > pairs_most) return false;
-    for (uint32_t i = 0; i < pairs && from.ok(); ++i) rail.pairs.push_back(from.get<RailOffer::Pair>());
-    return from.ok();
 }
 
 }  // namespace
@@ -106,18 +74,68 @@ std::optional<ListenAddress> ListenAddress::of(const Blob& blob) {
     return made;
 }
 
+void write_pairs(ByteWriter& to, const PairLists& pairs) {
+    to.put(uint32_t(pairs.size()));
+    for (const auto& of_rail : pairs) {
+        to.put(uint32_t(of_rail.size()));
+        for (const PairNumber& pair : of_rail) to.put(pair);
+    }
+}
+
+std::optional<PairLists> read_pairs(ByteReader& from) {
+    const auto rails = from.get<uint32_t>();
+    if (rails > ports_most) return {};
+    PairLists pairs(rails);
+    for (auto& of_rail : pairs) {
+        const auto count = from.get<uint32_t>();
+        if (count > pairs_most) return {};
+        for (uint32_t i = 0; i < count; ++i) of_rail.push_back(from.get<PairNumber>());
+    }
+    if (!from.ok()) return {};
+    return pairs;
+}
+
+void PortOffer::write(ByteWriter& to) const {
+    to.put_text(end.host);
+    to.put_text(end.device);
+    to.put(int32_t(end.port));
+    to.put(int32_t(end.link_layer));
+    to.put(int32_t(end.mtu));
+    to.put(end.lid);
+    to.put(uint8_t(end.needs_grh));
+    to.put(int32_t(rail));
+    to.put(uint32_t(gids.size()));
+    for (const PortGid& gid : gids) put_gid(to, gid);
+}
+
+std::optional<PortOffer> PortOffer::read(ByteReader& from) {
+    PortOffer port;
+    port.end.host = from.get_text();
+    port.end.device = from.get_text();
+    port.end.port = from.get<int32_t>();
+    port.end.link_layer = from.get<int32_t>();
+    port.end.mtu = from.get<int32_t>();
+    port.end.lid = from.get<uint16_t>();
+    port.end.needs_grh = from.get<uint8_t>() != 0;
+    port.rail = from.get<int32_t>();
+    const auto gids = from.get<uint32_t>();
+    if (gids > gids_most) return {};
+    for (uint32_t i = 0; i < gids && from.ok(); ++i) port.gids.push_back(gid_of(from));
+    if (!from.ok()) return {};
+    return port;
+}
+
 void Offer::write(ByteWriter& to) const {
     to.put(expected_version);
     to.put(token);
     to.put(peer_token);
     to.put(int32_t(rank));
+    to.put(int32_t(rails_used));
+    to.put(uint32_t(ports.size()));
+    for (const PortOffer& port : ports) port.write(to);
     to.put(uint32_t(rails.size()));
-    for (const RailOffer& rail : rails) write_rail(to, rail);
-    to.put(uint32_t(gids.size()));
-    for (const auto& [answering, other] : gids) {
-        to.put(answering);
-        to.put(other);
-    }
+    for (const Rail& each : rails) to.put(each);
+    write_pairs(to, pairs);
 }
 
 std::optional<Offer> Offer::read(ByteReader& from) {
@@ -126,18 +144,20 @@ std::optional<Offer> Offer::read(ByteReader& from) {
     offer.token = from.get<uint64_t>();
     offer.peer_token = from.get<uint64_t>();
     offer.rank = from.get<int32_t>();
-    const auto rails = from.get<uint32_t>();
-    if (rails > rails_most) return {};
-    offer.rails.resize(rails);
-    for (RailOffer& rail : offer.rails)
-        if (!read_rail(from, rail)) return {};
-    const auto gids = from.get<uint32_t>();
-    if (gids > rails_most) return {};
-    for (uint32_t i = 0; i < gids; ++i) {
-        const auto answering = from.get<uint32_t>();
-        offer.gids.emplace_back(answering, from.get<uint32_t>());
+    offer.rails_used = from.get<int32_t>();
+    const auto ports = from.get<uint32_t>();
+    if (ports > ports_most || offer.rails_used < 1) return {};
+    for (uint32_t i = 0; i < ports; ++i) {
+        auto port = PortOffer::read(from);
+        if (!port) return {};
+        offer.ports.push_back(std::move(*port));
     }
-    if (!from.at_end()) return {};
+    const auto rails = from.get<uint32_t>();
+    if (rails > ports_most) return {};
+    for (uint32_t i = 0; i < rails; ++i) offer.rails.push_back(from.get<Rail>());
+    auto pairs = read_pairs(from);
+    if (!pairs || !from.at_end()) return {};
+    offer.pairs = std::move(*pairs);
     return offer;
 }
 
@@ -153,7 +173,7 @@ std::optional<Slots> Slots::read(ByteReader& from) {
     slots.connection = from.get<uint32_t>();
     slots.address = from.get<uint64_t>();
     const auto keys = from.get<uint32_t>();
-    if (keys < 1 || keys > rails_most) return {};
+    if (keys < 1 || keys > ports_most) return {};
     for (uint32_t i = 0; i < keys; ++i) slots.keys.push_back(from.get<uint32_t>());
     if (!from.at_end()) return {};
     return slots;

@@ -40,15 +40,17 @@ struct alignas(64) MessageHeader {
 static_assert(sizeof(MessageHeader) == 64);
 constexpr size_t stride_of(size_t slot_bytes) { return sizeof(MessageHeader) + (slot_bytes + 63) / 64 * 64; }
 
-// The immediate data of a write. A part of a message: kind, connection (14 bits), the message's number modulo 256, and
-// the number of its parts less one (4 bits). Credits: kind, connection, all released messages modulo 65,536.
+// The immediate data of a write. Both kinds begin with the kind and the connection (14 bits). A part of a message: the
+// message's number modulo 256, the number of its parts less one (4 bits), and its place among them (4 bits). Credits: all
+// released messages modulo 65,536.
 struct Immediate {
     enum Kind : uint32_t { part = 1, credits = 2 };
     static constexpr uint32_t connections_most = 1 << 14;
     static constexpr int parts_most = 16, depth_most = 256;
 
-    static constexpr uint32_t of_part(uint32_t connection, uint64_t message, int parts) {
-        return uint32_t(part) << 30 | connection << 16 | uint32_t(message & 0xff) << 8 | uint32_t(parts - 1) << 4;
+    static constexpr uint32_t of_part(uint32_t connection, uint64_t message, int parts, int index) {
+        return uint32_t(part) << 30 | connection << 16 | uint32_t(message & 0xff) << 8 | uint32_t(parts - 1) << 4 |
+               uint32_t(index);
     }
     static constexpr uint32_t of_credits(uint32_t connection, uint64_t released) {
         return uint32_t(credits) << 30 | connection << 16 | uint32_t(released & 0xffff);
@@ -57,38 +59,58 @@ struct Immediate {
     static constexpr uint32_t connection_of(uint32_t word) { return word >> 16 & 0x3fff; }
     static constexpr uint8_t message_of(uint32_t word) { return uint8_t(word >> 8); }
     static constexpr int parts_of(uint32_t word) { return int(word >> 4 & 0xf) + 1; }
+    static constexpr int index_of(uint32_t word) { return int(word & 0xf); }
     static constexpr uint16_t released_of(uint32_t word) { return uint16_t(word); }
 };
 
 // The frames of a link's socket. The side that connected begins with hello.
 enum FrameKind : uint32_t {
-    frame_hello = 1,  // an Offer
-    frame_answer,     // an Offer with the chosen GIDs
-    frame_use_mine,   // both sides connected: the other socket counts
-    frame_ready,      // this side accepts messages
-    frame_want,       // Want: the sender of a connection asks for the receiver's slots
-    frame_slots,      // Slots
-    frame_refused,    // connection, Failure
-    frame_failed,     // Failure: this side gave up the link
-    frame_bye,        // this side ends in order
+    frame_hello = 1,     // an Offer
+    frame_answer,        // an Offer with the chosen rails, and the answering side's queue pairs
+    frame_use_mine,      // both sides connected: the other socket counts
+    frame_pairs,         // PairLists: the queue pairs of the side that connected
+    frame_ready,         // a bit for each lane: this side accepts messages there
+    frame_want,          // Want: the sender of a connection asks for the receiver's slots
+    frame_slots,         // Slots
+    frame_refused,       // connection, Failure
+    frame_failed,        // Failure: this side gave up the link
+    frame_bye,           // this side ends in order
+    frame_lane_report,   // LaneReport: this side uses a lane no more
+    frame_lane_offer,    // LaneOffer: the lower rank makes a lane again
+    frame_lane_answer,   // LaneOffer with the chosen GIDs
+    frame_lane_refused,  // LaneId: not now
+    frame_lane_ready,    // LaneId: this side accepts messages there
 };
 
+struct PairNumber {
+    uint32_t number, sequence;  // of a queue pair, of its first packet
+};
+using PairLists = std::vector<std::vector<PairNumber>>;  // by rail
+void write_pairs(ByteWriter& to, const PairLists& pairs);
+std::optional<PairLists> read_pairs(ByteReader& from);
+
 // A port of one side.
-struct RailOffer {
+struct PortOffer {
     PathEnd end;  // without GID and queue pair
     std::vector<PortGid> gids;
-    struct Pair {
-        uint32_t number, sequence;
-    };
-    std::vector<Pair> pairs;
+    int rail = -1;  // as in WEFT_IB_DEVICES
+
+    void write(ByteWriter& to) const;
+    static std::optional<PortOffer> read(ByteReader& from);
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 1;
+    static constexpr uint32_t expected_version = 2;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
-    std::vector<RailOffer> rails;  // none: frame_failed follows
-    // In an answer: for each rail that both have, the places of its GIDs in the answering and in the other list.
-    std::vector<std::pair<uint32_t, uint32_t>> gids;
+    int rails_used = 1;            // as many as this side would send on
+    std::vector<PortOffer> ports;  // the nearest first; none: frame_failed follows
+
+    // In an answer: the places of ports and GIDs in the offers of the answering and of the other side.
+    struct Rail {
+        uint32_t port, peer_port, gid, peer_gid;
+    };
+    std::vector<Rail> rails;
+    PairLists pairs;  // by rail
 
     void write(ByteWriter& to) const;
     static std::optional<Offer> read(ByteReader& from);

@@ -94,6 +94,13 @@ std::string completion_status_text(int status) {
     return row ? row->name : "unknown status";
 }
 
+bool is_of_path(int status) {
+    constexpr int causes[] = {
+        wc::local_operation,    wc::flushed,        wc::bad_response, wc::remote_operation, wc::retry_exceeded,
+        wc::rnr_retry_exceeded, wc::remote_aborted, wc::fatal,        wc::response_timeout, wc::general};
+    return std::find(std::begin(causes), std::end(causes), status) != std::end(causes);
+}
+
 Status completion_error(const abi::Completion& completion, const PathEnd& own, const PathEnd& peer,
                         const PathOptions& options) {
     const StatusRow* row = status_row(completion.status);

@@ -43,6 +43,9 @@ Result<abi::Address> path_address(const PathEnd& own, const PathEnd& peer, const
 // "host0 mlx5_0:1 GID 3 10.0.0.1 QP 0x12"
 std::string described(const PathEnd& end);
 std::string completion_status_text(int status);
+// Whether the port, the device or the network may be the cause, so that the request may succeed on another path. The
+// others are defects: of a request, of memory, of rights.
+bool is_of_path(int status);
 // verbs.completion, in one sentence: both ends, the path, the status, the vendor's code, and a hint.
 Status completion_error(const abi::Completion& completion, const PathEnd& own, const PathEnd& peer,
                         const PathOptions& options);

@@ -1,0 +1,370 @@
+// failover_test.cpp: links whose lanes fail: all messages arrive once, in order, with their bytes, as long as a rail is
+// left. Two hosts of two ports each, in this process, over the fake libibverbs. Rank 0 has fake0 and fake1, rank 1 has
+// fake2 and fake3. fake0 and fake2 share a subnet, and so do the others.
+#include <random>
+
+#include "tests/amount.hpp"
+#include "tests/verbs/connections.hpp"
+#include "transports/verbs/lanes/rails.hpp"
+
+namespace weft::internal::test {
+namespace {
+
+verbs::Settings host_settings(int rank) {
+    verbs::Settings settings = quick_settings(rank == 0 ? "=fake0,fake1" : "=fake2,fake3");
+    settings.striped_bytes = 8'192;
+    settings.no_lane_us = 60'000'000;
+    return settings;
+}
+
+const WithSettings of_program([] {
+    fake_verbs().run(
+        "device fake0; device fake1; device fake2; device fake3;"
+        "gid fake2 2 0000:0000:0000:0000:0000:ffff:0a4d:0002 1 1; gid fake2 3 0000:0000:0000:0000:0000:ffff:0a4d:0002 "
+        "2 1;"
+        "gid fake3 2 0000:0000:0000:0000:0000:ffff:0a4d:0102 1 1; gid fake3 3 0000:0000:0000:0000:0000:ffff:0a4d:0102 "
+        "2 1");
+    return host_settings(0);
+}());
+
+// Every port and device as at the beginning.
+void mend() {
+    fake_verbs().run("no_faults; down_status 0; reorder 1; hold 50; late 0");
+    for (const char* device : {"fake0", "fake1", "fake2", "fake3"})
+        fake_verbs().run(fmt::format("restore {}; port {} up", device, device));
+}
+
+// Messages from the caller's memory. They are random, and so may not change before they are sent.
+struct Lent {
+    static constexpr int buffers = 8;
+    std::vector<std::byte> bytes;
+    std::unique_ptr<RegisteredMemory> memory;
+    std::vector<uint64_t> until = std::vector<uint64_t>(buffers);  // one more than the message that a buffer carries
+};
+
+struct Lines {
+    explicit Lines(const verbs::Settings& rank0 = host_settings(0), const verbs::Settings& rank1 = host_settings(1))
+        : settings_{rank0, rank1} {
+        mend();
+    }
+    ~Lines() { verbs::set_settings(host_settings(0)); }
+
+    void add(int from, int depth, size_t slot_bytes, bool lends = false) {
+        Line line{.from = from, .depth = depth, .slot_bytes = slot_bytes, .receiver = {}, .sender = {}, .failure = {}};
+        Blob blob;
+        verbs::set_settings(settings_[1 - from]);
+        line.receiver = taken(verbs_transport().listen(ranks_.options(1 - from, line), blob));
+        verbs::set_settings(settings_[from]);
+        line.sender = taken(verbs_transport().connect(ranks_.options(from, line), blob));
+        lines.push_back(std::move(line));
+        Lent& of = lent.emplace_back();
+        if (!lends) return;
+        of.bytes.resize(Lent::buffers * slot_bytes);
+        of.memory = taken(verbs_transport().register_memory(
+            {.data = of.bytes.data(), .bytes = of.bytes.size(), .kind = RangeKind::user}));
+    }
+    bool send(size_t place) {
+        Line& line = lines[place];
+        Lent& of = lent[place];
+        if (!of.memory) return line.send();
+        const size_t buffer = line.sent % Lent::buffers;
+        if (line.sender->sent() < of.until[buffer]) return (void)taken(line.sender->progress()), false;
+        const size_t bytes = Line::length_of(line.sent, line.slot_bytes);
+        std::byte* data = of.bytes.data() + buffer * line.slot_bytes;
+        for (size_t i = 0; i < bytes; ++i) data[i] = Line::byte_of(line.sent, i);
+        if (!taken(line.sender->post(data, of.memory.get(), {bytes, line.sent, uint32_t(line.sent * 7)}))) return false;
+        of.until[buffer] = ++line.sent;
+        return true;
+    }
+    // Sends and receives until `more` further messages of each line have arrived. `between` is called all the time.
+    template <class Between>
+    void run(uint64_t more, std::mt19937& random, Between between) {
+        std::vector<uint64_t> ends;
+        for (const Line& line : lines) ends.push_back(line.received + more);
+        const bool done = eventually([&] {
+            for (int turn = 0; turn < 2'000; ++turn) {
+                const size_t place = random() % lines.size();
+                Line& line = lines[place];
+                if (line.sent < ends[place]) (void)send(place);
+                (void)taken(line.sender->progress());
+                (void)line.receive();
+                between();
+                bool all = true;
+                for (size_t i = 0; i < lines.size(); ++i) all = all && lines[i].received == ends[i];
+                if (all) return true;
+            }
+            return false;
+        });
+        REQUIRE(done);
+    }
+    // Whether a message arrives on each line. If not, the text of an error is in `why`.
+    bool work(std::string& why) {
+        std::mt19937 random(1);
+        try {
+            run(1, random);
+        } catch (const std::runtime_error& error) {
+            why = error.what();
+        }
+        return why.empty();
+    }
+    void run(uint64_t more, std::mt19937& random) {
+        run(more, random, [] {});
+    }
+
+    std::vector<Line> lines;
+    std::vector<Lent> lent;
+
+  private:
+    TwoRanks ranks_;
+    verbs::Settings settings_[2];
+};
+
+struct Hosts : Lines {
+    Hosts(int rails, int pairs) : Lines(with(0, rails, pairs), with(1, rails, pairs)) {
+        add(0, 4, 60'000);
+        add(1, 3, 20'000);
+        add(0, 8, 300);
+        add(1, 2, 40'000, true);
+    }
+    static verbs::Settings with(int rank, int rails, int pairs) {
+        verbs::Settings settings = host_settings(rank);
+        settings.rails = rails;
+        settings.pairs_per_rail = pairs;
+        settings.pair.send_requests = 16;
+        return settings;
+    }
+};
+
+// A port of RoCE with the address 10.77.SUBNET.HOST.
+verbs::PortOffer port_at(int subnet, int host, int rail = -1) {
+    verbs::PortOffer port;
+    port.end.host = fmt::format("host {}", host);
+    port.end.device = fmt::format("mlx5_{}", subnet);
+    verbs::PortGid gid;
+    gid.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, uint8_t(subnet), uint8_t(host)};
+    gid.type = verbs::gid_roce_v2;
+    port.gids = {gid};
+    port.rail = rail;
+    return port;
+}
+// "0-1 1-0": places of the ports of both sides.
+std::string rails_of(const std::vector<verbs::PortOffer>& own, const std::vector<verbs::PortOffer>& peer, size_t most) {
+    const auto rails = verbs::choose_rails(own, peer, {}, most);
+    if (!rails) return seen(rails.status()).id;
+    std::string text;
+    for (const verbs::RailChoice& rail : *rails)
+        text += fmt::format("{}{}-{}", text.empty() ? "" : " ", rail.own, rail.peer);
+    return text;
+}
+
+unsigned long requests_on(const std::string& device) { return fake_verbs().count(device.c_str()); }
+
+}  // namespace
+
+TEST_CASE("the nearest ports of both sides that reach each other are rails", "[failover]") {
+    const auto here = [](int subnet, int rail = -1) { return port_at(subnet, 1, rail); };
+    const auto there = [](int subnet, int rail = -1) { return port_at(subnet, 2, rail); };
+    // Ports of one subnet: the i-th with the i-th.
+    CHECK(rails_of({here(0), here(0), here(0)}, {there(0), there(0)}, 8) == "0-0 1-1");
+    CHECK(rails_of({here(0), here(0)}, {there(0), there(0)}, 1) == "0-0");
+    // A subnet for each port.
+    CHECK(rails_of({here(0), here(1), here(2)}, {there(2), there(1), there(0)}, 8) == "1-1 0-2 2-0");
+    CHECK(rails_of({here(0), here(1)}, {there(7), there(1)}, 8) == "1-1");
+    // No subnet in common: routers may join them.
+    CHECK(rails_of({here(0), here(1)}, {there(2), there(3)}, 8) == "0-0 1-1");
+    // The user's rails.
+    CHECK(rails_of({here(0, 0), here(0, 1)}, {there(0, 1), there(0, 0)}, 8) == "0-1 1-0");
+    CHECK(rails_of({here(0, 0)}, {there(0), there(0)}, 8) == "0-0");
+    CHECK(rails_of({here(0, 0)}, {there(0, 1)}, 8) == "verbs.path");
+    // No GIDs fit.
+    verbs::PortOffer without = there(0);
+    without.gids.clear();
+    CHECK(rails_of({here(0)}, {without}, 8) == "verbs.path");
+}
+
+TEST_CASE("a lane that fails at any request loses no message, and repeats none", "[failover]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const int rails = GENERATE(1, 2), status = GENERATE(12, 2);
+    const int last = 120, step = small() ? 1 + int(random() % 20) : 1;
+    for (int request = 1 + int(random() % uint32_t(step)); request <= last; request += step + int(small() ? 12 : 0)) {
+        INFO(rails << " rails, status " << status << " at request " << request);
+        Hosts hosts(rails, 1 + request % 2);
+        fake_verbs().run(fmt::format("complete {} {}", status, request));
+        hosts.run(40, random);
+        mend();
+    }
+}
+
+TEST_CASE("a port that goes down moves its messages, and gets messages again when it is back", "[failover]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const int rails = GENERATE(1, 2), down_status = GENERATE(0, 2);
+    const std::string first = GENERATE("fake0", "fake2");
+    const std::string second = first == "fake0" ? "fake3" : "fake1";
+    INFO(rails << " rails, " << first << " first, status " << down_status);
+    Hosts hosts(rails, 2);
+    hosts.run(20, random);
+    fake_verbs().run(fmt::format("down_status {}; after {} port {} down", down_status, 1 + random() % 40, first));
+    hosts.run(100, random);
+    fake_verbs().run(fmt::format("port {} down; port {} up", first, first));
+    // Without the other rail, all messages take the first one again.
+    const unsigned long before = requests_on("fake0"), before2 = requests_on("fake2");
+    fake_verbs().run(fmt::format("port {} down", second));
+    hosts.run(100, random);
+    CHECK(requests_on("fake0") > before);
+    CHECK(requests_on("fake2") > before2);
+    mend();
+    hosts.run(20, random);
+}
+
+TEST_CASE("a device that is removed takes no message with it, not even one that it has acknowledged", "[failover]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const std::string device = GENERATE("fake0", "fake2");
+    const int rails = GENERATE(1, 2);
+    const bool loses = GENERATE(false, true);
+    INFO(device << ", " << rails << " rails" << (loses ? ", loses data" : ""));
+    Lines hosts(Hosts::with(0, rails, 1), Hosts::with(1, rails, 1));
+    fake_verbs().run("hold 2000");
+    hosts.add(0, 4, 60'000);
+    hosts.add(1, 3, 20'000);
+    hosts.add(0, 8, 300);
+    hosts.run(5, random);
+    fake_verbs().run(fmt::format("after {} remove {}{}", 1 + random() % 40, device, loses ? " loses" : ""));
+    hosts.run(60, random);
+    fake_verbs().run("remove " + device);
+    hosts.run(20, random);
+    mend();
+    hosts.run(20, random);
+}
+
+TEST_CASE("ports that fail and return at random times, again and again, lose no message", "[failover]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    for (int round = 0; round < (small() ? 3 : 30); ++round) {
+        const int rails = 1 + int(random() % 2), pairs = 1 + int(random() % 2);
+        INFO("round " << round << ", " << rails << " rails, " << pairs << " pairs");
+        Hosts hosts(rails, pairs);
+        fake_verbs().run(
+            fmt::format("hold {}; late {}; down_status {}", random() % 300, random() % 200, random() % 2 ? 2 : 0));
+        std::vector<std::string> down;
+        hosts.run(150, random, [&] {
+            if (random() % 6'000 != 0) return;
+            const std::string device = fmt::format("fake{}", random() % 4);
+            switch (random() % 5) {
+                case 0:
+                    return fake_verbs().run(fmt::format("complete {} {}", random() % 2 ? 12 : 20, 1 + random() % 9));
+                case 1: return fake_verbs().run(fmt::format("lose {} {}", 1 + random() % 9, 1 + random() % 12));
+                case 2: return fake_verbs().run(fmt::format("port {} down", device)), down.push_back(device);
+                default:
+                    for (const std::string& each : down) fake_verbs().run(fmt::format("port {} up", each));
+                    down.clear();
+            }
+        });
+        for (const std::string& each : down) fake_verbs().run(fmt::format("port {} up", each));
+        hosts.run(20, random);
+        mend();
+    }
+}
+
+TEST_CASE("a call of the library that fails costs a lane, and no message", "[failover]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const std::string function = GENERATE("post_send", "post_recv", "poll_cq", "req_notify_cq");
+    const int rails = GENERATE(1, 2);
+    Hosts hosts(rails, 1);
+    hosts.run(5, random);
+    for (int round = 0; round < (small() ? 2 : 20); ++round) {
+        const uint32_t call = 1 + random() % (function == "poll_cq" ? 500 : 40);
+        INFO(function << ", call " << call << ", " << rails << " rails");
+        fake_verbs().run(fmt::format("fail {} {} 5", function, call));
+        hosts.run(60, random);
+    }
+}
+
+TEST_CASE("a lane that cannot be connected is made later", "[failover]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    // Each of the four queue pairs goes to INIT, RTR and RTS.
+    const int call = GENERATE(range(1, 13));
+    Lines hosts;
+    fake_verbs().run(fmt::format("fail ibv_modify_qp {} 5", call));
+    hosts.add(0, 4, 20'000);
+    hosts.add(1, 4, 20'000);
+    std::string why;
+    const bool made = hosts.work(why);
+    INFO("call " << call << ": " << why);
+    CHECK((made || (call <= 4 && why.find("to INIT") != std::string::npos)));
+    if (!made) return;
+    fake_verbs().run("port fake0 down");
+    hosts.run(30, random);
+    fake_verbs().run("port fake0 up; port fake3 down");
+    hosts.run(30, random);
+}
+
+TEST_CASE("memory can be registered while a device is gone", "[failover]") {
+    std::mt19937 random(1);
+    Lines hosts;
+    hosts.add(0, 2, 500);
+    hosts.run(3, random);
+    fake_verbs().run("remove fake2");
+    hosts.add(0, 2, 20'000, true);
+    hosts.add(1, 2, 20'000);
+    hosts.run(20, random);
+}
+
+TEST_CASE("a link that has no lane for too long fails on both ranks", "[failover]") {
+    std::mt19937 random(1);
+    verbs::Settings settings[2] = {host_settings(0), host_settings(1)};
+    for (verbs::Settings& each : settings) each.no_lane_us = 50'000;
+    Lines hosts(settings[0], settings[1]);
+    hosts.add(0, 2, 500);
+    hosts.run(3, random);
+    fake_verbs().run("port fake0 down; port fake3 down");
+    Line& line = hosts.lines[0];
+    Status sender, receiver;
+    REQUIRE(eventually([&] {
+        auto room = line.sender->acquire();
+        if (room && *room) (void)line.sender->publish({1, line.sent++, 0});
+        auto moved = line.sender->progress();
+        if (!moved && sender.ok()) sender = moved.take_status();
+        SlotInfo info;
+        auto slot = line.receiver->receive(info);
+        if (!slot && receiver.ok()) receiver = slot.take_status();
+        return !sender.ok() && !receiver.ok();
+    }));
+    for (const Status* each : {&sender, &receiver}) {
+        INFO(each->sentence());
+        CHECK(seen(*each).id.rfind("verbs.", 0) == 0);
+    }
+    mend();
+}
+
+TEST_CASE("a rank that waits asleep wakes up when its lane fails", "[failover]") {
+    std::mt19937 random(1);
+    Lines hosts;
+    hosts.add(0, 2, 500);
+    hosts.run(3, random);
+    Line& line = hosts.lines[0];
+    fake_verbs().run("down_status 2; port fake2 down");
+    uint64_t sleeps = 0;
+    REQUIRE(line.send());
+    REQUIRE(eventually([&] {
+        (void)taken(line.sender->progress());
+        if (line.receive()) return true;
+        Wakeups wakeups;
+        line.receiver->add_wakeups(wakeups);
+        line.sender->add_wakeups(wakeups);
+        if (!wakeups.ready) {
+            // Without a signal the test takes minutes, and fails.
+            ++sleeps;
+            poll(wakeups.descriptors.data(), wakeups.descriptors.size(), wakeups.by_time ? 1 : 60'000);
+        }
+        return false;
+    }));
+    INFO(sleeps << " sleeps");
+    mend();
+}
+
+}  // namespace weft::internal::test

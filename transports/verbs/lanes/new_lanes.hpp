@@ -1,0 +1,65 @@
+// new_lanes.hpp: how one side makes queue pairs, and those that it offers for a link until the link is up.
+#pragma once
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "transports/verbs/lanes/rails.hpp"
+#include "transports/verbs/site.hpp"
+
+namespace weft::internal::verbs {
+
+// Steps of a lane. Thread-bound to the service thread, except connect_lane().
+// The port as it is now, with the GIDs that the peer may choose. `port` is a place in Site::ports.
+Result<PortOffer> port_offer(const Site& site, size_t port);
+// In INIT, not ready to receive yet. `queue`: of an earlier lane on this port, or null.
+Result<Lane> make_lane(Site& site, size_t port, const PortOffer& offer, std::shared_ptr<CompletionQueue> queue);
+// Posts the receive requests.
+Status prepare_lane(Lane& lane, uint32_t link, size_t place);
+// To RTR and RTS. May block for seconds. verbs.path, verbs.call.
+Status connect_lane(Lane& lane, const PathOptions& path);
+
+// Owned by a link's set-up. Thread-bound to the service thread.
+class NewLanes {
+  public:
+    Status read_ports(const Site& site);
+    Offer offer(const Site& site, uint64_t peer_token) const;
+    // The answering side: chooses the rails, makes its queue pairs, and adds both to `answer`. verbs.path.
+    Status choose(Site& site, const Offer& peer, Offer& answer);
+    // The other side: makes its queue pairs for the rails of the answer. internal.damaged: the numbers cannot be right.
+    Status take_answer(Site& site, const Offer& answer);
+    // Keeps the queue pairs that both sides have, and lets them receive for the link `link`.
+    Status pair_with(const PairLists& peer, uint32_t link);
+
+    // On a thread of its own. `done` runs on the service thread unless *alive is false, and gets a bit for each lane that
+    // is connected. verbs.path, verbs.call: none is.
+    using Done = std::function<void(Result<uint64_t>)>;
+    Status connect(const Site& site, int peer, std::shared_ptr<bool> alive, Done done) const;
+    // The lanes that one side has connected. True: both sides have told theirs.
+    bool own_ready(uint64_t lanes) { return own_ready_ = lanes, peer_ready_ != 0; }
+    bool peer_ready(uint64_t lanes) { return peer_ready_ = lanes, own_ready_ != 0; }
+    // Ends the queue pairs that are not connected at both ends. verbs.path: none is.
+    Status settle(const Site& site, int peer);
+    PathOptions path(const Site& site) const { return site.settings.path_with(int(rails_.size())); }
+
+    PairLists pairs() const;  // of this side
+    const std::vector<Lane>& lanes() const { return *lanes_; }
+    using Lanes = std::shared_ptr<std::vector<Lane>>;
+    Lanes take() { return std::exchange(lanes_, nullptr); }
+    // The places of this side's ports, by rail.
+    const std::vector<size_t>& rails() const { return rails_; }
+    // On so many of them both sides send. The others are in reserve.
+    size_t rails_used() const { return rails_used_; }
+
+  private:
+    Status make_rail(Site& site, size_t port, const PathEnd& own, const PathEnd& peer, size_t pairs);
+
+    std::vector<PortOffer> ports_;
+    std::vector<size_t> rails_;
+    size_t rails_used_ = 1;
+    uint64_t own_ready_ = 0, peer_ready_ = 0;  // a bit for each lane
+    Lanes lanes_ = std::make_shared<std::vector<Lane>>();
+};
+
+}  // namespace weft::internal::verbs

@@ -1,0 +1,245 @@
+#include "transports/verbs/lanes/recovery.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/log.hpp"
+
+namespace weft::internal::verbs {
+
+namespace {
+
+// A device that failed reports no completions any more. Others take microseconds.
+constexpr int64_t lane_drain_us = 200'000;
+// A part that takes one lane after the other down is a defect.
+constexpr uint8_t tries_most = 32;
+
+}  // namespace
+
+Recovery::Recovery(LinkState& link, size_t rails, const Settings& settings)
+    : link_(link), rails_used_(rails), patience_us_(settings.no_lane_us) {
+    for (const Lane& lane : link_.lanes) rails_ = std::max(rails_, lane.rail + 1);
+    losses_.resize(link_.lanes.size());
+    refresh();
+}
+
+// Lanes are in the order of their rails.
+void Recovery::refresh() {
+    usable_.clear();
+    size_t rails = 0, last = SIZE_MAX;
+    for (size_t place = 0; place < link_.lanes.size(); ++place) {
+        const Lane& lane = link_.lanes[place];
+        if (lane.state != LaneState::living) continue;
+        if (lane.rail != last && ++rails > rails_used_) break;
+        last = lane.rail;
+        usable_.push_back(place);
+    }
+    recovering_ = !again_.empty() || std::any_of(link_.lanes.begin(), link_.lanes.end(), [](const Lane& lane) {
+        return lane.state == LaneState::draining || lane.state == LaneState::drained;
+    });
+}
+
+Status Recovery::lose(size_t place, Status why, int64_t now_us) {
+    Lane& lane = link_.lanes[place];
+    if (!lane.works()) return ok();
+    lane.state = LaneState::draining;
+    losses_[place].since_us = now_us;
+    (void)lane.pair->fail_requests();  // a device that was removed refuses
+    losses_[place].cause = why.copy();
+    refresh();
+    if (!usable_.empty()) {
+        const Lane& next = link_.lanes[usable_[0]];
+        WEFT_LOG_RANK(link_.self, warn, net, "sends to rank {} by {}:{} without {}:{} (QP {:#x}): {}", link_.peer,
+                      next.own.device, next.own.port, lane.own.device, lane.own.port, lane.own.pair, why.sentence());
+        return ok();
+    }
+    if (rails_ == 1) return why;
+    if (none_since_us_ == 0) {
+        none_since_us_ = now_us;
+        none_cause_ = why.copy();
+        WEFT_LOG_RANK(link_.self, warn, net, "has no lane to rank {} any more: {}", link_.peer, why.sentence());
+    }
+    return ok();
+}
+
+std::vector<size_t> Recovery::lose_queue(const CompletionQueue& queue) {
+    std::vector<size_t> places;
+    for (size_t place = 0; place < link_.lanes.size(); ++place) {
+        if (link_.lanes[place].queue.get() != &queue || !link_.lanes[place].pair) continue;
+        losses_[place].queue_failed = true;
+        places.push_back(place);
+    }
+    return places;
+}
+
+std::vector<size_t> Recovery::replaceable(size_t device, int port) const {
+    std::vector<size_t> places;
+    bool other = port == 0;
+    for (size_t place = 0; place < link_.lanes.size(); ++place) {
+        const Lane& lane = link_.lanes[place];
+        const bool on_port = lane.device == device && (port == 0 || lane.own.port == port);
+        if (on_port && lane.works()) places.push_back(place);
+        other = other || (!on_port && lane.state == LaneState::living);
+    }
+    return other ? places : std::vector<size_t>();
+}
+
+Status Recovery::take_report(LaneReport report, int64_t now_us) {
+    const size_t place = report.id.lane;
+    if (place >= link_.lanes.size() || link_.lanes[place].generation != report.id.generation ||
+        link_.lanes[place].state == LaneState::gone)
+        return ok();  // the link's end may cross a report
+    const Status cause(report.cause);
+    losses_[place].report = std::move(report);
+    return lose(place, fail(cause, "rank {} uses it no more: {}", link_.peer, cause.sentence()), now_us);
+}
+
+Status Recovery::step(int64_t now_us, bool quiet) {
+    for (size_t place = 0; place < link_.lanes.size(); ++place) {
+        Lane& lane = link_.lanes[place];
+        if (lane.state == LaneState::draining &&
+            (lane.all_ended() || (quiet && now_us - losses_[place].since_us > lane_drain_us)))
+            finish(lane, place);
+        if (lane.state != LaneState::drained || !losses_[place].report) continue;
+        const LaneReport report = *std::exchange(losses_[place].report, std::nullopt);
+        lane.state = LaneState::gone;
+        WEFT_TRY(apply(report, place));
+        notices_.push_back({.report = {.id = report.id, .cause = {}, .connections = {}},
+                            .parted = true,
+                            .queue_failed = losses_[place].queue_failed,
+                            .queue = lane.queue});
+    }
+    refresh();
+    if (none_since_us_ != 0 && now_us - none_since_us_ > patience_us_) return none_cause_.copy();
+    return ok();
+}
+
+// Once the queue pair is destroyed, nothing from the peer lands.
+void Recovery::finish(Lane& lane, size_t place) {
+    lane.pair.reset();
+    lane.state = LaneState::drained;
+    notices_.push_back({.report = report_of(lane, place), .parted = false, .queue_failed = false, .queue = {}});
+}
+
+LaneReport Recovery::report_of(const Lane& lane, size_t place) const {
+    LaneReport report{.id = {.lane = uint32_t(place), .generation = lane.generation},
+                      .cause = losses_[place].cause.failure(),
+                      .connections = {}};
+    for (const auto& incoming : link_.incoming) {
+        if (!incoming) continue;
+        LaneReport::Connection each{.connection = incoming->connection, .released = incoming->released, .messages = {}};
+        for (uint64_t number = incoming->released; number < incoming->released + incoming->shape.depth; ++number)
+            if (const uint32_t parts = incoming->arrival(number).arrived()) each.messages.push_back({number, parts});
+        report.connections.push_back(std::move(each));
+    }
+    return report;
+}
+
+Status Recovery::apply(const LaneReport& report, size_t place) {
+    for (const auto& outgoing : link_.outgoing)
+        if (outgoing) WEFT_TRY(apply(outgoing, report.find(outgoing->connection), place));
+    return ok();
+}
+
+Status Recovery::apply(const std::shared_ptr<Outgoing>& of, const LaneReport::Connection* arrived, size_t place) {
+    Outgoing& outgoing = *of;
+    if (arrived && arrived->released > outgoing.posted)
+        return fail(error::internal_damaged, "rank {} released {} messages of rank {}, which sent {}", link_.peer,
+                    arrived->released, link_.self, outgoing.posted);
+    if (arrived) outgoing.released = std::max(outgoing.released, arrived->released);
+    for (uint64_t number = std::min(outgoing.completed, outgoing.released); number < outgoing.posted; ++number) {
+        Outgoing::Message& message = outgoing.message(number);
+        uint32_t parts = number < outgoing.released ? UINT32_MAX : 0;
+        for (size_t i = 0; arrived && i < arrived->messages.size(); ++i)
+            if (arrived->messages[i].number == number) parts |= arrived->messages[i].parts;
+        for (int part = 0; part < message.parts; ++part) {
+            if (message.lanes[size_t(part)] != place) continue;
+            if (parts >> part & 1)
+                (void)complete(outgoing, number, part);
+            else
+                WEFT_TRY(repeat(of, number, part));
+        }
+    }
+    return ok();
+}
+
+Status Recovery::repeat(const std::shared_ptr<Outgoing>& of, uint64_t number, int part) {
+    Outgoing& outgoing = *of;
+    Outgoing::Message& message = outgoing.message(number);
+    const auto bit = uint16_t(1u << part);
+    if ((message.pending & bit) == 0) {
+        // The peer's device had acknowledged it and failed before it was in memory. Slots still have the data.
+        if (message.memory != nullptr || outgoing.memory == nullptr)
+            return fail(error::verbs_broken,
+                        "a device of rank {} lost a message that it had acknowledged, and rank {} no longer has it",
+                        link_.peer, link_.self);
+        message.pending |= bit;
+        if (number < outgoing.completed) ++outgoing.repeated;
+    }
+    if (++message.tries > tries_most)
+        return fail(error::verbs_broken, "message {} from rank {} to rank {} was lost with {} queue pairs", number,
+                    link_.self, link_.peer, tries_most);
+    message.lanes[size_t(part)] = no_lane;
+    again_.push_back({of, number, part});
+    return ok();
+}
+
+bool Recovery::complete(Outgoing& outgoing, uint64_t number, int part) {
+    Outgoing::Message& message = outgoing.message(number);
+    const auto bit = uint16_t(1u << part);
+    if ((message.pending & bit) == 0) return false;
+    message.pending = uint16_t(message.pending & ~bit);
+    if (number < outgoing.completed) --outgoing.repeated;
+    while (outgoing.completed < outgoing.posted && outgoing.message(outgoing.completed).pending == 0)
+        ++outgoing.completed;
+    return message.pending == 0;
+}
+
+void Recovery::install(size_t place, Lane made) {
+    Lane& lane = link_.lanes[place];
+    lane = std::move(made);
+    lane.ring.resize(size_t(lane.send_requests));
+    lane.state = LaneState::receiving;
+    losses_[place] = {};
+    refresh();
+}
+
+bool Recovery::enable(LaneId id) {
+    Lane& lane = link_.lanes[id.lane];
+    if (lane.state != LaneState::receiving || lane.generation != id.generation) return false;
+    lane.state = LaneState::living;
+    none_since_us_ = 0;
+    WEFT_LOG_RANK(link_.self, info, net, "has a lane to rank {} again: {} to {}", link_.peer, described(lane.own),
+                  described(lane.peer));
+    refresh();
+    return true;
+}
+
+void Recovery::abandon() {
+    // A request that is still posted keeps its memory busy until it ends.
+    std::vector<Lane::Posted> posted;
+    for (const Lane& lane : link_.lanes)
+        for (uint64_t index = lane.done; lane.pair && index < lane.posted; ++index)
+            if (const auto& each = lane.ring[size_t(index % lane.ring.size())]; each.of != nullptr)
+                posted.push_back(each);
+    for (const auto& outgoing : link_.outgoing) {
+        if (!outgoing) continue;
+        outgoing->repeated = 0;
+        for (uint64_t number = std::min(outgoing->completed, outgoing->released); number < outgoing->posted; ++number) {
+            uint16_t busy = 0;
+            for (const Lane::Posted& each : posted)
+                if (each.of == outgoing.get() && each.message == number && number >= outgoing->completed)
+                    busy |= uint16_t(1u << each.part);
+            outgoing->message(number).pending &= busy;
+        }
+        while (outgoing->completed < outgoing->posted && outgoing->message(outgoing->completed).pending == 0)
+            ++outgoing->completed;
+    }
+    again_.clear();
+    none_since_us_ = 0;
+    recovering_ = false;
+}
+
+std::vector<LaneNotice> Recovery::take_notices() { return std::exchange(notices_, {}); }
+
+}  // namespace weft::internal::verbs

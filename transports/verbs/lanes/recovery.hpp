@@ -1,0 +1,101 @@
+// recovery.hpp: the lanes of a link that fail and return, as the driving thread knows them. docs/design/verbs-failover.md
+// has the protocol. It decides which lanes carry messages, and which parts of messages go again.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transports/verbs/lane.hpp"
+#include "transports/verbs/lanes/lane_frames.hpp"
+#include "transports/verbs/settings.hpp"
+
+namespace weft::internal::verbs {
+
+// For the service thread. First comes the report, which goes to the peer. Then `parted`: both sides have reported, and
+// the lane may be made again, with its completion queue, unless that has failed.
+struct LaneNotice {
+    LaneReport report;
+    bool parted = false, queue_failed = false;
+    std::shared_ptr<CompletionQueue> queue;
+};
+
+// The lanes and flows of a link; both stay the link's.
+struct LinkState {
+    uint32_t index = 0;
+    int self = 0, peer = 0;
+    std::vector<Lane> lanes;
+    std::vector<std::shared_ptr<Outgoing>> outgoing;  // by connection
+    std::vector<std::shared_ptr<Incoming>> incoming;
+};
+
+// Owned by the link. Thread-bound to the thread that drives the endpoint.
+class Recovery {
+  public:
+    // `rails`: the link sends on the first so many of them that live.
+    Recovery(LinkState& link, size_t rails, const Settings& settings);
+
+    // A part that goes again, because its lane failed before it had arrived.
+    struct Again {
+        std::shared_ptr<Outgoing> outgoing;
+        uint64_t message;
+        int part;
+    };
+    static constexpr uint8_t no_lane = 0xff;
+
+    // The lanes that carry messages now.
+    const std::vector<size_t>& usable() const { return usable_; }
+    std::vector<Again>& again() { return again_; }
+    // A lane has failed, and its parts have not moved to others yet.
+    bool recovering() const { return recovering_; }
+    // A time may end something.
+    bool waits_by_time() const { return recovering_ || none_since_us_ != 0; }
+
+    // The lane failed. Not ok: the link has no other one, so it fails.
+    Status lose(size_t lane, Status why, int64_t now_us);
+    // The lanes on this completion queue, which has failed: they are made again with another one.
+    std::vector<size_t> lose_queue(const CompletionQueue& queue);
+    // The lanes on a port of this host, if another one can take over. Port 0: all lanes on the device.
+    std::vector<size_t> replaceable(size_t device, int port) const;
+    // The peer's statement about a lane that failed there.
+    Status take_report(LaneReport report, int64_t now_us);
+    // After the queues were polled. `quiet`: they were empty. Not ok: the link fails.
+    Status step(int64_t now_us, bool quiet);
+    // The lane was made again: first it receives, then it sends.
+    void install(size_t lane, Lane made);
+    bool enable(LaneId id);
+    // The link has failed, so no request is posted any more: parts that no device reads are complete.
+    void abandon();
+
+    // True: the part was the last one of a message.
+    static bool complete(Outgoing& outgoing, uint64_t message, int part);
+    std::vector<LaneNotice> take_notices();
+
+  private:
+    void refresh();
+    void finish(Lane& lane, size_t place);
+    LaneReport report_of(const Lane& lane, size_t place) const;
+    Status apply(const LaneReport& report, size_t place);
+    Status apply(const std::shared_ptr<Outgoing>& outgoing, const LaneReport::Connection* arrived, size_t place);
+    Status repeat(const std::shared_ptr<Outgoing>& outgoing, uint64_t number, int part);
+
+    LinkState& link_;
+    const size_t rails_used_;
+    const int64_t patience_us_;
+    size_t rails_ = 0;
+    std::vector<size_t> usable_;
+    std::vector<Again> again_;
+    // Of a lane that is lost.
+    struct Loss {
+        int64_t since_us = 0;
+        Status cause;
+        bool queue_failed = false;
+        std::optional<LaneReport> report;  // the peer's
+    };
+    std::vector<Loss> losses_;  // by lane
+    std::vector<LaneNotice> notices_;
+    bool recovering_ = false;
+    int64_t none_since_us_ = 0;  // no lane carries messages since then
+    Status none_cause_;
+};
+
+}  // namespace weft::internal::verbs

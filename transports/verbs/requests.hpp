@@ -1,0 +1,22 @@
+// requests.hpp: the requests that carry messages and credits. Pure functions.
+#pragma once
+#include "transports/verbs/lane.hpp"
+
+namespace weft::internal::verbs {
+
+// A part of a message: a write from its slot, or from the caller's memory, into the receiver's slot.
+struct PartRequest {
+    abi::SendRequest request{};
+    abi::Sge pieces[2];  // `request` points to them, so it must not move
+
+    PartRequest() = default;
+    PartRequest(const PartRequest&) = delete;
+    void fill(uint32_t link, size_t place, const Lane& lane, const Outgoing& outgoing, uint64_t number, int part);
+};
+
+abi::SendRequest credits_request(uint32_t link, size_t place, const Lane& lane, const Incoming& incoming, bool signals);
+
+// The immediate data as completions have it.
+inline uint32_t imm_of(uint32_t word) { return __builtin_bswap32(word); }
+
+}  // namespace weft::internal::verbs
