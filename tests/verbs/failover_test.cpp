@@ -120,11 +120,11 @@ struct Lines {
 };
 
 struct Hosts : Lines {
-    Hosts(int rails, int pairs) : Lines(with(0, rails, pairs), with(1, rails, pairs)) {
+    Hosts(int rails, int pairs, bool lends = true) : Lines(with(0, rails, pairs), with(1, rails, pairs)) {
         add(0, 4, 60'000);
         add(1, 3, 20'000);
         add(0, 8, 300);
-        add(1, 2, 40'000, true);
+        add(1, 2, 40'000, lends);
     }
     static verbs::Settings with(int rank, int rails, int pairs) {
         verbs::Settings settings = host_settings(rank);
@@ -273,7 +273,8 @@ TEST_CASE("a call of the library that fails costs a lane, and no message", "[fai
     std::mt19937 random(seed());
     const std::string function = GENERATE("post_send", "post_recv", "poll_cq", "req_notify_cq");
     const int rails = GENERATE(1, 2);
-    Hosts hosts(rails, 1);
+    // A queue that fails keeps completions of messages that were acknowledged.
+    Hosts hosts(rails, 1, function != "poll_cq");
     hosts.run(5, random);
     for (int round = 0; round < (small() ? 2 : 20); ++round) {
         const uint32_t call = 1 + random() % (function == "poll_cq" ? 500 : 40);
