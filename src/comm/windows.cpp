@@ -56,9 +56,10 @@ Result<WindowPart> Windows::open(uint32_t number, weftWindow& window) {
         host_ = std::make_unique<OneSided>(
             *context_.segment, context_.rank,
             OneSided::Settings{{.arenas = planner.agreed().direct != 0, .cma = planner.agreed().cma != 0},
-                               &planner.cpu_kernels()},
+                               &planner.cpu_kernels(),
+                               &planner.user_memory()},
             [this](int peer, PeerLink& link) { return links_->connect(peer, link); },
-            [this](int peer) { return links_->called_by(peer); });
+            [this](int peer) { return links_->called_by(peer); }, [this](int peer) { links_->end(peer); });
     }
     const bool on_device = window.bytes > 0 && window.space == Space::device;
     // A rank without memory does not know yet whether the window is on devices, so it opens a host window.

@@ -55,8 +55,7 @@ Outgoing* Link::outgoing(uint32_t connection) const { return at(outgoing_, conne
 Incoming* Link::incoming(uint32_t connection) const { return at(incoming_, connection); }
 
 void Link::post(Outgoing& outgoing) {
-    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth &&
-           works()) {
+    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth && works()) {
         if (outgoing.message(outgoing.posted).fence > outgoing.transfers.confirmed()) {
             (void)outgoing.transfers.confirm(*this, outgoing);
             return;
@@ -296,7 +295,8 @@ void Link::end_requests() {
 
 void Link::release_closed() {
     for (auto& outgoing : outgoing_)
-        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->transfers.quiet()) outgoing->memory.reset();
+        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->transfers.quiet())
+            outgoing->memory.reset();
 }
 
 }  // namespace weft::internal::verbs

@@ -13,9 +13,8 @@ namespace {
 class VerbsTransport final : public Transport {
   public:
     VerbsTransport()
-        : Transport("verbs",
-                    capabilities(Capability::posts, Capability::registers, Capability::given_slots,
-                                 Capability::one_sided, Capability::sleeps, Capability::remote)) {}
+        : Transport("verbs", capabilities(Capability::posts, Capability::registers, Capability::given_slots,
+                                          Capability::one_sided, Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
