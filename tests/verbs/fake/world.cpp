@@ -252,6 +252,12 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             completions.emplace_back(other, one);
         else
             losses.emplace_back(one, other);
+    } else if (what == "watch") {
+        uint64_t begin = 0, bytes = 0;
+        words >> begin >> bytes;
+        watch_begin = begin;
+        watch_end = begin + bytes;
+        watched = 0;
     } else if (what == "after") {
         words >> one;
         std::string rest;
@@ -299,7 +305,8 @@ unsigned long fake_ibverbs_count(const char* what) {
                                                             {"resent", &world.resent},
                                                             {"duplicate", &world.duplicate},
                                                             {"rnr", &world.rnr},
-                                                            {"reordered", &world.reordered}};
+                                                            {"reordered", &world.reordered},
+                                                            {"watched", &world.watched}};
     const auto found = all.find(what);
     return found == all.end() ? 0 : found->second->load();
 }
