@@ -136,6 +136,38 @@ TEST_CASE("messages and collectives send registered memory without a copy, and o
     }));
 }
 
+TEST_CASE("a put or get that fails is an error on both ranks, and its memory can be deregistered", "[.of-ranks]") {
+    const bool puts = GENERATE(true, false), registered = GENERATE(true, false);
+    INFO((puts ? "puts" : "gets") << (registered ? " with registered memory" : ""));
+    std::string ids[2];
+    no_errors(on_threads(2, nullptr, [&](weftComm_t comm, int rank) {
+        Rank must{comm, rank};
+        std::vector<int> memory(count), mine = numbers(5);
+        void* handle = nullptr;
+        weftWindow_t window = nullptr;
+        must(weftCommWindowRegister(comm, memory.data(), bytes, &window, WEFT_WIN_DEFAULT));
+        if (registered) must(weftCommRegister(comm, mine.data(), bytes, &handle));
+        weftResult_t result = weftSuccess;
+        if (rank == 0) {
+            must(weftPutSignal(mine.data(), 1, weftInt32, 1, window, 0, 0, 0, 0, comm, nullptr));
+            fake_verbs().run("complete 12 20");
+            for (int call = 0; call < 1'000 && result == weftSuccess; ++call)
+                result = puts ? weftPut(mine.data(), count, weftInt32, 1, window, 0, comm, nullptr)
+                              : weftGet(mine.data(), count, weftInt32, 1, window, 0, comm, nullptr);
+        } else {
+            weftWaitSignalDesc_t wanted{};
+            wanted.opCnt = 2;
+            result = weftWaitSignal(1, &wanted, comm, nullptr);
+        }
+        weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+        if (result != weftSuccess && weftGetLastErrorInfo(comm, &info) == weftSuccess) ids[rank] = info.id;
+        must(weftCommWindowDeregister(comm, window));
+        if (registered) must(weftCommDeregister(comm, handle));
+        return must.wrong;
+    }));
+    for (const std::string& id : ids) CHECK(id == "verbs.completion");
+}
+
 TEST_CASE("if the user's memory cannot be registered, calls work without that", "[.of-ranks]") {
     no_errors(on_threads(2, nullptr, [&](weftComm_t comm, int rank) {
         Rank must{comm, rank};
