@@ -18,8 +18,8 @@ const RegisteredMemory* UserMemory::add(std::byte* data, size_t bytes) {
 }
 
 void UserMemory::remove(const RegisteredMemory* memory, Users users) {
-    const auto place = std::find_if(ranges_.begin(), ranges_.end(),
-                                    [&](const auto& range) { return range.second.get() == memory; });
+    const auto place =
+        std::find_if(ranges_.begin(), ranges_.end(), [&](const auto& range) { return range.second.get() == memory; });
     if (place == ranges_.end()) return;
     std::unique_ptr<RegisteredMemory> ended = std::move(place->second);
     ranges_.erase(place);

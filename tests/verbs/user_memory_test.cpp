@@ -107,7 +107,8 @@ TEST_CASE("messages and collectives send registered memory without a copy, and o
             calls();
             // The last piece of a message may be too small.
             if (rank == 0 && (expected == 0 ? watched() != 0 : watched() < expected - 65'536 || watched() > expected))
-                must.check(false, fmt::format("{} sent {} bytes of {} from its memory", what, watched(), expected).c_str());
+                must.check(false,
+                           fmt::format("{} sent {} bytes of {} from its memory", what, watched(), expected).c_str());
         };
         const auto calls = [&](uint64_t expected) {
             call("messages", expected, [&] {

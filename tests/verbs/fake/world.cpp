@@ -301,12 +301,9 @@ int fake_ibverbs_objects() { return World::get().objects; }
 
 unsigned long fake_ibverbs_count(const char* what) {
     World& world = World::get();
-    const std::map<std::string, std::atomic<uint64_t>*> all{{"lost", &world.lost},
-                                                            {"resent", &world.resent},
-                                                            {"duplicate", &world.duplicate},
-                                                            {"rnr", &world.rnr},
-                                                            {"reordered", &world.reordered},
-                                                            {"watched", &world.watched}};
+    const std::map<std::string, std::atomic<uint64_t>*> all{
+        {"lost", &world.lost}, {"resent", &world.resent},       {"duplicate", &world.duplicate},
+        {"rnr", &world.rnr},   {"reordered", &world.reordered}, {"watched", &world.watched}};
     const auto found = all.find(what);
     return found == all.end() ? 0 : found->second->load();
 }
