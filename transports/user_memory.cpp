@@ -23,7 +23,7 @@ void UserMemory::remove(const RegisteredMemory* memory, Users users) {
     if (place == ranges_.end()) return;
     std::unique_ptr<RegisteredMemory> ended = std::move(place->second);
     ranges_.erase(place);
-    if (users == Users::none) return ended_.clear();
+    if (users == Users::none) return;
     if (users == Users::senders) ended->revoke();
     ended_.push_back(std::move(ended));
 }

@@ -12,7 +12,8 @@ namespace weft::internal {
 // Owned by the planner. Thread-bound to the rank. It outlives the connections.
 class UserMemory {
   public:
-    // `transport`: Capability::registers; null: no peer is reached by such a transport, and nothing is registered.
+    // `transport`: Capability::registers or one_sided; null: no peer is reached by such a transport, and nothing is
+    // registered.
     UserMemory(const Transport* transport, int rank) : transport_(transport), rank_(rank) {}
     UserMemory(const UserMemory&) = delete;
     UserMemory& operator=(const UserMemory&) = delete;
@@ -23,6 +24,8 @@ class UserMemory {
     // What may still use a range that ends: nothing; calls in progress; senders of a dead communicator.
     enum class Users { none, calls, senders };
     void remove(const RegisteredMemory* memory, Users users);
+    // No call is in progress: what calls may have used ends.
+    void forget_ended() { ended_.clear(); }
 
     // The registered memory that holds all these bytes, or null. Of ranges that overlap, only the last one counts.
     const RegisteredMemory* find(const std::byte* data, size_t bytes) const {

@@ -25,10 +25,10 @@ Status RegisteredBuffers::remove(const void* handle, bool calls) {
                     "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
     if (place->entry != GpuBuffers::no_entry) WEFT_TRY(context_.device->buffers().remove(place->entry));
     using Users = UserMemory::Users;
-    if (place->registered)
-        context_.planner.user_memory().remove(place->registered, context_.segment->aborted() ? Users::senders
-                                                                 : calls                     ? Users::calls
-                                                                                             : Users::none);
+    UserMemory& memory = context_.planner.user_memory();
+    const bool dead = context_.segment->aborted();
+    if (place->registered) memory.remove(place->registered, dead ? Users::senders : calls ? Users::calls : Users::none);
+    if (!dead && !calls) memory.forget_ended();
     buffers_.erase(place);
     return ok();
 }

@@ -53,12 +53,13 @@ void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
 }
 
 // After a failure nothing has waited for the peers' transfers, so these must fail from now on.
-void OneSided::close(uint32_t number) {
+void OneSided::close(uint32_t number, bool messages) {
     const auto window = windows_.find(number);
     if (window == windows_.end()) return;
-    if (window->second.registered)
-        settings_.user_memory->remove(window->second.registered,
-                                      segment_->aborted() ? UserMemory::Users::senders : UserMemory::Users::none);
+    const UserMemory::Users users = segment_->aborted() ? UserMemory::Users::senders
+                                    : messages          ? UserMemory::Users::calls
+                                                        : UserMemory::Users::none;
+    if (window->second.registered) settings_.user_memory->remove(window->second.registered, users);
     windows_.erase(window);
 }
 
@@ -209,8 +210,10 @@ Progress OneSided::copy_by_transport() {
     }
     auto progress = remote_copy_.advance();
     if (!progress) return fails(rma_messages_.breaks(call_.peer, progress.take_status()));
+    rma_messages_.accesses(call_.peer);
     if (*progress == Progress::blocked && served) return Progress::moved;
     if (*progress != Progress::done) return *progress;
+    missing_.clear();
     if (call_.is_put()) send_signal();
     return way_ == AccessPath::message ? Progress::moved : Progress::done;
 }
@@ -231,7 +234,6 @@ bool OneSided::attach() {
     }
     RemoteCopy::Peer& peer = remote_peers_[call_.peer];
     peer.sender = link.target;
-    rma_messages_.accesses(call_.peer);
     remote_copy_.begin(call_, peer, *reached.part);
     return true;
 }

@@ -48,7 +48,8 @@ class OneSided {
     // the parts of all ranks.
     Result<WindowPart> open(uint32_t number, void* address, size_t bytes, size_t& heap_used);
     void complete(uint32_t number, std::span<const WindowPart> parts);
-    void close(uint32_t number);
+    // `messages`: some of this rank's messages may be in progress, and use the window's memory.
+    void close(uint32_t number, bool messages);
 
     // ---- A call. If begin() fails, nothing has changed.
     Status begin(const OneSidedCall& call);

@@ -5,6 +5,8 @@
 
 #include "tests/amount.hpp"
 #include "tests/verbs/connections.hpp"
+#include "transports/user_memory.hpp"
+#include "transports/verbs/registered.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -150,6 +152,31 @@ TEST_CASE("a key of another process, a short one, and ranges outside registered 
         CHECK_ERROR(line.sender->attach(std::span(key).first(bytes)), "internal.state");
     key[4] ^= std::byte{1};  // the process
     CHECK_ERROR(line.sender->attach(key), "internal.state");
+}
+
+TEST_CASE("registered memory of the user is found by ranges that it holds, until it ends", "[one-sided]") {
+    UserMemory memory(&verbs_transport(), 0);
+    std::vector<std::byte> bytes(10'000);
+    CHECK(memory.find(bytes.data(), 1) == nullptr);
+    const RegisteredMemory* const all = memory.add(bytes.data() + 1'000, 8'000);
+    REQUIRE(all != nullptr);
+    CHECK(memory.find(bytes.data() + 1'000, 8'000) == all);
+    CHECK(memory.find(bytes.data() + 5'000, 4'000) == all);
+    CHECK(memory.find(bytes.data() + 5'000, 4'001) == nullptr);
+    CHECK(memory.find(bytes.data() + 999, 2) == nullptr);
+    CHECK(memory.find(bytes.data() + 9'000, 1) == nullptr);
+    const RegisteredMemory* const part = memory.add(bytes.data() + 4'000, 1'000);
+    CHECK(memory.find(bytes.data() + 4'500, 100) == part);
+    CHECK(memory.find(bytes.data() + 1'500, 100) == all);
+    memory.remove(part, UserMemory::Users::none);
+    CHECK(memory.find(bytes.data() + 4'500, 100) == all);
+    // Senders of a dead communicator may still look at the object, and no device uses the memory.
+    memory.remove(all, UserMemory::Users::senders);
+    CHECK(memory.find(bytes.data() + 4'500, 100) == nullptr);
+    CHECK(all->holds(bytes.data() + 1'000, 8'000));
+    CHECK(static_cast<const verbs::Registered*>(all)->lkey(0) == 0);
+    CHECK(memory.add(bytes.data(), 0) == nullptr);
+    CHECK(UserMemory(nullptr, 0).add(bytes.data(), 100) == nullptr);
 }
 
 TEST_CASE("slots given at either end carry messages, also in stripes", "[one-sided]") {
