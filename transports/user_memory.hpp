@@ -21,7 +21,7 @@ class UserMemory {
     const Transport* transport() const { return transport_; }
     // Null: the memory is not registered, so that messages are copied. The log has the reason. May take milliseconds.
     const RegisteredMemory* add(std::byte* data, size_t bytes);
-    // What may still use a range that ends: nothing; calls in progress; senders of a dead communicator.
+    // The users that may be left when a range ends: none; calls in progress; senders of a dead communicator.
     enum class Users { none, calls, senders };
     void remove(const RegisteredMemory* memory, Users users);
     // No call is in progress: what calls may have used ends.

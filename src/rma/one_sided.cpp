@@ -6,7 +6,6 @@
 #include "src/base/log.hpp"
 #include "src/base/small_copy.hpp"
 #include "src/executor/progress.hpp"
-#include "src/segment/arena.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/liveness.hpp"
 
@@ -23,79 +22,26 @@ OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect c
       access_(group, rank, settings.access),
       signals_(group, rank),
       disconnect_(std::move(disconnect)),
-      rma_messages_(group, rank,
-                    {std::move(connect), std::move(called_by),
-                     [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
-                     [this](int peer, int signal) { signals_.came(peer, signal); }}),
-      remote_copy_(*settings.user_memory) {}
+      rma_messages_(
+          group, rank,
+          {std::move(connect), std::move(called_by),
+           [this](uint32_t window, uint64_t offset, uint64_t bytes) { return windows_.memory(window, offset, bytes); },
+           [this](int peer, int signal) { signals_.came(peer, signal); }}),
+      remote_copy_(*settings.user_memory),
+      windows_(group, rank, access_, *settings.user_memory) {}
 
 // ---- Windows
 
 Result<WindowPart> OneSided::open(uint32_t number, void* address, size_t bytes, size_t& heap_used) {
     WEFT_TRY(signals_.make(heap_used));
-    Window& window = windows_[number];
-    window = {static_cast<std::byte*>(address), bytes};
-    window.registered = settings_.user_memory->add(window.address, bytes);
-    WindowPart part{reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? Arena::place_of(address, bytes) : 0,
-                    signals_.place()};
-    const auto key = window.registered ? window.registered->key() : std::vector<std::byte>();
-    if (key.size() > WindowPart::key_most) return part;
-    part.key_bytes = key.size();
-    std::copy(key.begin(), key.end(), part.key.begin());
+    WindowPart part = windows_.open(number, address, bytes);
+    part.signals = signals_.place();
     return part;
 }
 
 void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
-    Window& window = windows_[number];
-    window.parts.assign(parts.begin(), parts.end());
-    window.reached.resize(parts.size());
+    windows_.complete(number, parts);
     for (size_t peer = 0; peer < parts.size(); ++peer) signals_.found(int(peer), parts[peer].signals);
-}
-
-// After a failure nothing has waited for the peers' transfers, so these must fail from now on.
-void OneSided::close(uint32_t number, bool messages) {
-    const auto window = windows_.find(number);
-    if (window == windows_.end()) return;
-    const UserMemory::Users users = segment_->aborted() ? UserMemory::Users::senders
-                                    : messages          ? UserMemory::Users::calls
-                                                        : UserMemory::Users::none;
-    if (window->second.registered) settings_.user_memory->remove(window->second.registered, users);
-    windows_.erase(window);
-}
-
-std::byte* OneSided::memory(uint32_t number, uint64_t offset, uint64_t bytes) {
-    const auto window = windows_.find(number);
-    if (window == windows_.end() || offset > window->second.bytes || bytes > window->second.bytes - offset)
-        return nullptr;
-    return window->second.address + offset;
-}
-
-OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
-    PeerWindow& reached = window.reached[size_t(peer)];
-    if (reached.way == AccessPath::unknown) {
-        reached = find_way(window.parts[size_t(peer)], peer);
-        WEFT_LOG_RANK(rank_, info, mem, "memory of rank {}'s window of {} bytes is {}", peer,
-                      window.parts[size_t(peer)].bytes,
-                      reached.way == AccessPath::mapped      ? "read and written in place"
-                      : reached.way == AccessPath::kernel    ? "copied by the kernel"
-                      : reached.way == AccessPath::transport ? "read and written by the network"
-                                                             : "asked of that rank");
-    }
-    return reached;
-}
-
-// A local decision: other ranks do not need to know how this rank reaches their memory.
-OneSided::PeerWindow OneSided::find_way(const WindowPart& part, int peer) {
-    if (!segment_->local(peer)) {
-        const Transport* const transport = settings_.user_memory->transport();
-        const bool by_transport = part.key_bytes > 0 && transport && transport->can(Capability::one_sided);
-        return {by_transport ? AccessPath::transport : AccessPath::message, nullptr, nullptr};
-    }
-    if (segment_->same_process(rank_, peer))
-        return {AccessPath::mapped, reinterpret_cast<std::byte*>(part.address), nullptr};
-    std::byte* arena = part.in_arena != 0 ? access_.arena(peer) : nullptr;
-    if (arena) return {AccessPath::mapped, arena + (part.in_arena - 1), nullptr};
-    return {access_.cma_works(peer) ? AccessPath::kernel : AccessPath::message, nullptr, nullptr};
 }
 
 // ---- A call
@@ -105,14 +51,11 @@ Status OneSided::begin(const OneSidedCall& call) {
     way_ = AccessPath::unknown;
     base_ = nullptr;
     if (call.kind == RmaOp::put || call.kind == RmaOp::get) {
-        const auto place = windows_.find(call.window);
-        if (place == windows_.end() || place->second.parts.empty())
-            return fail(error::window_none, "the window is not registered");
-        Window& window = place->second;
-        const WindowPart& part = window.parts[size_t(call.peer)];
-        WEFT_TRY(check_inside(call, part.bytes));
+        HostWindow* const window = windows_.find(call.window);
+        if (!window || window->parts.empty()) return fail(error::window_none, "the window is not registered");
+        WEFT_TRY(check_inside(call, window->parts[size_t(call.peer)].bytes));
         if (call.bytes > 0) {
-            const PeerWindow& reached = reach(window, call.peer);
+            const PeerWindow& reached = windows_.reach(*window, call.peer);
             way_ = reached.way;
             if (reached.base) base_ = reached.base + call.offset;
         }
@@ -178,7 +121,7 @@ Progress OneSided::copy_some() {
         else if (to != from)
             settings_.cpu_kernels->copy({to, from, bytes, Stores::ordinary});
     } else {
-        const auto& parts = windows_.at(call_.window).parts;
+        const auto& parts = windows_.find(call_.window)->parts;
         const uint64_t there = parts[size_t(call_.peer)].address + call_.offset + done_;
         // The pid of a process that has ended may belong to another process by now.
         if (!Liveness(*segment_).alive(call_.peer))
@@ -220,7 +163,7 @@ Progress OneSided::copy_by_transport() {
 
 // Begins the copy. False: the rank must send a request.
 bool OneSided::attach() {
-    Window& window = windows_.at(call_.window);
+    HostWindow& window = *windows_.find(call_.window);
     PeerWindow& reached = window.reached[size_t(call_.peer)];
     const PeerLink& link = rma_messages_.link(call_.peer);
     if (!reached.part) {

@@ -6,28 +6,13 @@
 #include <span>
 
 #include "src/base/shared_memory.hpp"
-#include "src/peer_access/peer_access.hpp"
+#include "src/rma/host_windows.hpp"
 #include "src/rma/one_sided_call.hpp"
 #include "src/rma/remote_copy.hpp"
 #include "src/rma/rma_messages.hpp"
 #include "src/rma/signals.hpp"
 
 namespace weft::internal {
-
-// A rank's part of a window, as it is sent to the other ranks.
-struct WindowPart {
-    uint64_t address = 0, bytes = 0;
-    uint64_t in_arena = 0;  // 1 + its offset in the arena; 0: it is not memory of weftHostAlloc
-    uint64_t signals = 0;   // Signals::place()
-    enum Memory : uint64_t { nothing, host, device, unfit } memory = nothing;  // unfit: it cannot be in a window
-    uint64_t entry = 0, state = 0,
-             offset = 0;  // device memory for other processes: cuda::BufferRegistry::RegisteredAddress
-    uint64_t number = 0;  // of the window that is being deregistered
-    // RegisteredMemory::key() for ranks of other hosts; no bytes: they send requests.
-    static constexpr size_t key_most = 96;
-    uint64_t key_bytes = 0;
-    std::array<std::byte, key_most> key = {};
-};
 
 // Owned by the communicator. Thread-bound to the rank. One call at a time: begin(), then advance() until done. Nothing
 // blocks.
@@ -48,8 +33,7 @@ class OneSided {
     // the parts of all ranks.
     Result<WindowPart> open(uint32_t number, void* address, size_t bytes, size_t& heap_used);
     void complete(uint32_t number, std::span<const WindowPart> parts);
-    // `messages`: some of this rank's messages may be in progress, and use the window's memory.
-    void close(uint32_t number, bool messages);
+    void close(uint32_t number, bool messages) { windows_.close(number, messages); }  // see HostWindows
 
     // ---- A call. If begin() fails, nothing has changed.
     Status begin(const OneSidedCall& call);
@@ -71,22 +55,6 @@ class OneSided {
     bool touched_by(int peer) const { return signals_.touched_by(peer); }
 
   private:
-    enum class AccessPath : uint8_t { unknown, mapped, kernel, transport, message };
-    struct PeerWindow {
-        AccessPath way = AccessPath::unknown;
-        std::byte* base = nullptr;           // mapped
-        std::unique_ptr<RemoteMemory> part;  // transport, once the link exists
-    };
-    struct Window {
-        std::byte* address = nullptr;
-        size_t bytes = 0;
-        const RegisteredMemory* registered = nullptr;
-        std::vector<WindowPart> parts = {};    // by rank; empty: not known yet
-        std::vector<PeerWindow> reached = {};  // by rank; empty: not known yet
-    };
-    std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
-    PeerWindow& reach(Window& window, int peer);
-    PeerWindow find_way(const WindowPart& part, int peer);
     void begin_message();
     Progress copy_some();
     Progress copy_by_transport();
@@ -106,7 +74,7 @@ class OneSided {
     RmaMessages rma_messages_;
     RemoteCopy remote_copy_;
     std::map<int, RemoteCopy::Peer> remote_peers_;
-    std::map<uint32_t, Window> windows_;
+    HostWindows windows_;
 
     OneSidedCall call_{};
     std::vector<SignalWait> waits_;         // of the call, one for each signal

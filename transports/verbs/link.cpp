@@ -57,19 +57,26 @@ Incoming* Link::incoming(uint32_t connection) const { return at(incoming_, conne
 void Link::post(Outgoing& outgoing) {
     while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth && works()) {
         if (outgoing.message(outgoing.posted).fence > outgoing.transfers.confirmed()) {
-            (void)outgoing.transfers.confirm(*this, outgoing);
+            confirm(outgoing);
             return;
         }
         if (!post_message(outgoing)) return;
     }
 }
 
-bool Link::post(size_t place, abi::SendRequest& request, const Lane::Posted& of) {
-    Lane& lane = lanes_[place];
-    request.wr_id = RequestId::of(false, index_, place, lane.posted);
-    abi::SendRequest* failed = nullptr;
-    if (const int error = lane.pair->post(&request, &failed)) return refused(lane, error), false;
-    lane.add(of, true);
+Result<bool> Link::transfer(Outgoing& outgoing, const Transfer& transfer) {
+    for (const Lane& lane : lanes_)
+        if (lane.peer_device >= transfer.peer->devices())
+            return weft::internal::fail(error::internal_damaged,
+                                        "rank {} registered memory for {} devices, and uses device {}", peer_,
+                                        transfer.peer->devices(), lane.peer_device);
+    return posted(post_transfer(posting_lanes(), outgoing, transfer));
+}
+
+// False: a send queue is full. A refusal fails the link.
+bool Link::posted(const PostingOutcome& outcome) {
+    if (outcome.kind == PostingOutcome::full) return starved_ = true, false;
+    if (outcome.kind == PostingOutcome::refused) refused(lanes_[outcome.lane], outcome.error);
     return true;
 }
 

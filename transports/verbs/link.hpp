@@ -6,6 +6,7 @@
 
 #include "transports/verbs/lane.hpp"
 #include "transports/verbs/settings.hpp"
+#include "transports/verbs/transfer_posting.hpp"
 
 namespace weft::internal::verbs {
 
@@ -47,12 +48,11 @@ class Link {
     uint32_t index() const { return index_; }
     const std::vector<Lane>& lanes() const { return lanes_; }
 
-    // For Transfers. Posts one request; the lane must have room. False: the link failed.
-    bool post(size_t place, abi::SendRequest& request, const Lane::Posted& of);
-    Lane& lane(size_t place) { return lanes_[place]; }
-    void starve() { starved_ = true; }  // something waits for a place in a send queue
-    size_t striped_bytes() const { return striped_bytes_; }
-    uint64_t part_bytes() const { return part_bytes_; }
+    // Posts all requests of a transfer. False: not yet. internal.damaged: the peer uses a device that the key does not
+    // have.
+    Result<bool> transfer(Outgoing& outgoing, const Transfer& transfer);
+    // Posts the reads that confirm the transfers.
+    void confirm(Outgoing& outgoing) { (void)posted(post_confirmation(posting_lanes(), outgoing)); }
     // Requests reach the peer.
     bool works() const { return failure_.ok() && ended_us_ == 0; }
 
@@ -71,6 +71,8 @@ class Link {
     bool take_sent(Lane& lane, uint64_t index);
     bool take_ended(const Lane::Posted& request);
     void refused(const Lane& lane, int error);
+    PostingLanes posting_lanes() { return {index_, lanes_, striped_bytes_, part_bytes_}; }
+    bool posted(const PostingOutcome& outcome);
     bool take_received(Lane& lane, uint32_t word);
     bool take_part(Incoming& incoming, uint32_t word);
     bool take_credits(Outgoing& outgoing, uint32_t word);
@@ -86,7 +88,7 @@ class Link {
     std::vector<Lane> lanes_;
     std::vector<std::shared_ptr<Outgoing>> outgoing_;
     std::vector<std::shared_ptr<Incoming>> incoming_;
-    bool starved_ = false;
+    bool starved_ = false;  // something waits for a place in a send queue
     Status failure_, ending_;
     int64_t ended_us_ = 0;
 };

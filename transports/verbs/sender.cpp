@@ -125,7 +125,7 @@ Result<bool> VerbsSender::transfer(const Transfer& transfer, const RemoteMemory&
     Transfer placed = transfer;
     placed.peer = &range;
     placed.there = range.address() + offset;
-    auto posted = state_->transfers.post(*state_->link, *state_, placed);
+    auto posted = state_->link->transfer(*state_, placed);
     if (posted && !*posted) endpoint_->poll();  // places in the send queues
     if (state_->link->failed()) [[unlikely]]
         endpoint_->tell_failures();
@@ -149,8 +149,7 @@ Result<bool> VerbsSender::get(std::byte* own, const RegisteredMemory* memory, Re
 
 uint64_t VerbsSender::transferred() {
     // After a failure requests end without having reached the peer.
-    if (state_->link && state_->link->works() && !state_->transfers.settle())
-        (void)state_->transfers.confirm(*state_->link, *state_);
+    if (state_->link && state_->link->works() && !state_->transfers.settle()) state_->link->confirm(*state_);
     return state_->transfers.confirmed();
 }
 

@@ -1,5 +1,5 @@
-// transfers.hpp: the puts and gets of a connection. They are RDMA writes and reads in the peer's registered memory, so the
-// peer takes no part. Thread-bound to the thread that drives the endpoint.
+// transfers.hpp: the puts and gets of a connection: RDMA writes and reads in the peer's registered memory, in which the
+// peer takes no part (posted by transfer_posting.hpp). Thread-bound to the thread that drives the endpoint.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +10,6 @@
 #include "transports/verbs/registered.hpp"
 
 namespace weft::internal::verbs {
-
-class Link;
-struct Lane;
-struct Outgoing;
 
 // A peer's registered memory.
 class RemoteRange final : public RemoteMemory {
@@ -37,44 +33,39 @@ struct Transfer {
     const Registered* memory = nullptr;  // holds `own`
     const RemoteRange* peer = nullptr;
     uint64_t there = 0, bytes = 0;
-    int parts_left = 0;
 };
 
-// Owned by the sending end of a connection.
+// Owned by the sending end of a connection: which transfers were posted and which are complete.
 // A put is acknowledged when the peer's device has it, which may be before its bytes are in memory. A later message on the
 // same lane is received after them. A read of one byte on each lane confirms that they are there.
 class Transfers {
   public:
     bool has_room() const { return posted_ - ended_ < most; }
-    // False: a send queue is full. internal.damaged: the peer uses a device that the key does not have.
-    Result<bool> post(Link& link, Outgoing& of, Transfer transfer);
+    // Counts a transfer of so many parts, on one lane or several. Returns its number.
+    uint64_t add(bool puts, int parts, bool scattered);
+    void complete(uint64_t number, int parts = 1);  // parts of a transfer
+
     // While puts are unconfirmed, messages take their connection's home lane, to be received after them.
     bool unconfirmed() const { return confirmed_ < puts_end_; }
     // Messages must wait until so many transfers are confirmed: the last put used several lanes.
     uint64_t fence() const { return scattered_end_; }
-    // Reads what confirms all that was posted, unless such reads are under way. False: a send queue is full.
-    bool confirm(Link& link, Outgoing& of);
-    void complete(uint64_t number, int parts = 1);  // parts of a transfer
-    // A read of confirm(). True: it was the last one. `works`: the link has not failed, so that the read is complete.
-    bool complete_confirmation(bool works);
+    // So many reads will confirm all that was posted.
+    void begin_confirming(int reads);
+    bool confirming() const { return confirming_left_ > 0; }
+    // True: all the reads have ended. `works`: the link has not failed, so that they are complete.
+    bool complete_confirmation(bool works, int reads = 1);
 
     // Transfers, from the first: whose own memory is free, and whose bytes are where they should be.
     bool idle() const { return ended_ == posted_; }
-    bool quiet() const { return idle() && confirming_left_ == 0; }
+    bool quiet() const { return idle() && !confirming(); }
     uint64_t confirmed() const { return confirmed_; }
-    // Gets need no confirmation.
-    bool settle() {
-        if (!unconfirmed()) confirmed_ = ended_;
-        return confirmed_ >= ended_;
-    }
+    // Gets need no confirmation. False: some put does.
+    bool settle();
 
   private:
     static constexpr uint64_t most = 64;  // under way: more do not make a link faster
-    size_t parts_of(const Link& link, const Transfer& transfer) const;
-    static bool post_part(Link& link, Outgoing& of, size_t lane, uint64_t number, const Transfer& part);
-    Transfer& at(uint64_t number) { return ring_[size_t(number % most)]; }
 
-    std::vector<Transfer> ring_{most};
+    std::vector<int> parts_left_ = std::vector<int>(most);  // by number modulo `most`
     uint64_t posted_ = 0, ended_ = 0, confirmed_ = 0;
     uint64_t puts_end_ = 0, scattered_end_ = 0;  // one more than the last put; than the last put on several lanes
     uint64_t confirming_ = 0;                    // transfers that the reads under way confirm
