@@ -24,7 +24,7 @@ class UserMemory {
     // The users that may be left when a range ends: none; calls in progress; senders of a dead communicator.
     enum class Users { none, calls, senders };
     void remove(const RegisteredMemory* memory, Users users);
-    // No call is in progress: what calls may have used ends.
+    // Ends the ranges that calls may have used. No call may be in progress.
     void forget_ended() { ended_.clear(); }
 
     // The registered memory that holds all these bytes, or null. Of ranges that overlap, only the last one counts.

@@ -163,7 +163,7 @@ std::optional<Progress> MessageSteps::move_past_slots(const StepAt& at, const Ch
 
 // Registered memory that stays unchanged until the operation ends is sent without a copy.
 Result<bool> MessageSteps::send_past_slots(const StepAt& at, const std::byte* data, const SlotInfo& info) {
-    const PostPlan& posts = plan_->posts;
+    const PostPlan& posts = plan_->zero_copy.posts;
     Sender& target = *plan_->ends[at.block].target;
     if (info.bytes < PostPlan::least || !plan_->ends[at.block].target_posts || posts.stable_sends->empty() ||
         !(*posts.stable_sends)[at.block][size_t(at.step)])

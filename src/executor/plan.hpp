@@ -48,6 +48,7 @@ struct ZeroCopyPlan {
     size_t least = 0;          // bytes of the smallest zero-copy message
     bool by_cma = true;        // zero-copy also if the receiver needs CMA
     const Cma* cma = nullptr;  // reads zero-copy messages of this host
+    PostPlan posts;
 };
 
 // The flag block and the rotation of its slots for a tile of all parts; our slots have memory for all of it.
@@ -70,7 +71,6 @@ struct Plan {
     const Schedule* schedule = nullptr;
     std::vector<BlockEnds> ends;  // by block
     ZeroCopyPlan zero_copy;
-    PostPlan posts;
     FlagSlots flags;
     TwoShotPlan two_shot;
     const CpuKernels* cpu_kernels = nullptr;

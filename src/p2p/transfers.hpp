@@ -5,7 +5,6 @@
 #include "src/executor/plan.hpp"
 #include "src/kernels/slot_stores.hpp"
 #include "src/p2p/message_mark.hpp"
-#include "transports/user_memory.hpp"
 
 namespace weft::internal {
 

@@ -81,7 +81,7 @@ class Planner {
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
     const CpuKernels& cpu_kernels() const { return *cpu_kernels_; }
     uint64_t connection_bytes() const { return heap_used_ - FlagBlock::heap_bytes; }
-    uint64_t scratch_bytes() const { return scratch_.size(); }
+    uint64_t scratch_bytes() const { return run_memory_.scratch.size(); }
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
@@ -99,9 +99,11 @@ class Planner {
     DirectAccess direct_access_;
     PeerAccess peer_access_;
     Cma cma_;
-    std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
+    struct RunMemory {
+        std::vector<SlotStores> slot_stores;  // Plan::slot_stores
+        std::vector<std::byte> scratch;       // for schedules that need it, one at a time
+    } run_memory_;
     std::shared_ptr<const size_t> last_level_;  // bytes of last-level cache for the ranks' buffers
-    std::vector<std::byte> scratch_;            // for schedules that need it, one at a time
     size_t heap_used_ = FlagBlock::heap_bytes;
     UserMemory user_memory_;  // outlives the connections
     Connector connector_;

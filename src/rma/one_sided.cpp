@@ -48,24 +48,23 @@ void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
 
 Status OneSided::begin(const OneSidedCall& call) {
     using RmaOp = OneSidedCall::RmaOp;
-    way_ = AccessPath::unknown;
-    base_ = nullptr;
+    target_ = {};
     if (call.kind == RmaOp::put || call.kind == RmaOp::get) {
         HostWindow* const window = windows_.find(call.window);
         if (!window || window->parts.empty()) return fail(error::window_none, "the window is not registered");
         WEFT_TRY(check_inside(call, window->parts[size_t(call.peer)].bytes));
         if (call.bytes > 0) {
             const PeerWindow& reached = windows_.reach(*window, call.peer);
-            way_ = reached.way;
-            if (reached.base) base_ = reached.base + call.offset;
+            target_.way = reached.way;
+            if (reached.base) target_.base = reached.base + call.offset;
         }
-        if (base_) WEFT_TRY(check_overlap(call, base_));
+        if (target_.base) WEFT_TRY(check_overlap(call, target_.base));
     }
     call_ = call;
     done_ = 0;
     missing_.clear();
     merge_waits(call.waits, waits_);
-    if (way_ == AccessPath::message) {
+    if (target_.way == AccessPath::message) {
         begin_message();
     } else if (call.kind == RmaOp::signal || (call.kind == RmaOp::put && call.bytes == 0)) {
         send_signal();
@@ -76,7 +75,7 @@ Status OneSided::begin(const OneSidedCall& call) {
 }
 
 void OneSided::begin_message() {
-    way_ = AccessPath::message;
+    target_.way = AccessPath::message;
     if (call_.is_put())
         rma_messages_.put(call_.peer, {call_.window, call_.offset}, call_.data, call_.bytes, call_.signal);
     else
@@ -88,7 +87,7 @@ void OneSided::send_signal() {
     if (call_.signal == RmaMessages::no_signal) return;
     if (!segment_->local(call_.peer) || rma_messages_.used(call_.peer)) {
         rma_messages_.put(call_.peer, {}, nullptr, 0, call_.signal);
-        way_ = AccessPath::message;
+        target_.way = AccessPath::message;
     } else {
         signals_.raise(call_.peer, call_.signal);
     }
@@ -98,8 +97,8 @@ Progress OneSided::advance() {
     using RmaOp = OneSidedCall::RmaOp;
     if (call_.kind == RmaOp::wait) return await_signals();
     if (call_.kind == RmaOp::flush) return flush();
-    if (way_ == AccessPath::message) return await_peer();
-    if (way_ == AccessPath::transport) return copy_by_transport();
+    if (target_.way == AccessPath::message) return await_peer();
+    if (target_.way == AccessPath::transport) return copy_by_transport();
     return done_ < call_.bytes ? copy_some() : Progress::done;
 }
 
@@ -114,8 +113,8 @@ Progress OneSided::copy_some() {
     }
     Status copied;
     std::byte* ours = call_.data + done_;
-    if (way_ == AccessPath::mapped) {
-        std::byte *to = puts ? base_ + done_ : ours, *from = puts ? ours : base_ + done_;
+    if (target_.way == AccessPath::mapped) {
+        std::byte *to = puts ? target_.base + done_ : ours, *from = puts ? ours : target_.base + done_;
         if (bytes <= 64)
             copy_small(to, from, bytes);
         else if (to != from)
@@ -138,7 +137,7 @@ Progress OneSided::copy_some() {
     done_ += bytes;
     if (done_ < call_.bytes) return Progress::moved;
     if (puts) send_signal();
-    return way_ == AccessPath::message ? Progress::moved : Progress::done;
+    return target_.way == AccessPath::message ? Progress::moved : Progress::done;
 }
 
 // Between hosts, without the target's help once the link exists.
@@ -158,7 +157,7 @@ Progress OneSided::copy_by_transport() {
     if (*progress != Progress::done) return *progress;
     missing_.clear();
     if (call_.is_put()) send_signal();
-    return way_ == AccessPath::message ? Progress::moved : Progress::done;
+    return target_.way == AccessPath::message ? Progress::moved : Progress::done;
 }
 
 // Begins the copy. False: the rank must send a request.
@@ -175,9 +174,7 @@ bool OneSided::attach() {
         if (!attached || !*attached) return reached.way = AccessPath::message, false;
         reached.part = std::move(*attached);
     }
-    RemoteCopy::Peer& peer = remote_peers_[call_.peer];
-    peer.sender = link.target;
-    remote_copy_.begin(call_, peer, *reached.part);
+    remote_copy_.begin(call_, *link.target, *reached.part);
     return true;
 }
 

@@ -73,14 +73,15 @@ class OneSided {
     Disconnect disconnect_;
     RmaMessages rma_messages_;
     RemoteCopy remote_copy_;
-    std::map<int, RemoteCopy::Peer> remote_peers_;
     HostWindows windows_;
 
     OneSidedCall call_{};
-    std::vector<SignalWait> waits_;         // of the call, one for each signal
-    AccessPath way_ = AccessPath::unknown;  // to the window that the call accesses
-    std::byte* base_ = nullptr;             // of the accessed range, if it is mapped
-    uint64_t done_ = 0;                     // bytes of the call that are complete
+    std::vector<SignalWait> waits_;  // of the call, one for each signal
+    struct Target {
+        AccessPath way = AccessPath::unknown;
+        std::byte* base = nullptr;  // mapped: of the accessed range
+    } target_;                      // what the call accesses
+    uint64_t done_ = 0;             // bytes of the call that are complete
     RankSet missing_;
     Status failure_;
 };

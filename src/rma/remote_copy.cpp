@@ -15,9 +15,10 @@ constexpr uint64_t direct_piece_bytes = 16 << 20;
 
 }  // namespace
 
-void RemoteCopy::begin(const OneSidedCall& call, Peer& peer, RemoteMemory& window) {
+void RemoteCopy::begin(const OneSidedCall& call, Sender& sender, RemoteMemory& window) {
     call_ = call;
-    peer_ = &peer;
+    peer_ = &peers_[call.peer];
+    peer_->sender = &sender;
     window_ = &window;
     own_ = memory_->find(call.data, call.bytes);
     posted_ = done_ = 0;

@@ -1,6 +1,7 @@
 // remote_copy.hpp: copies between this rank's memory and a window of another host, by the transport's puts and gets
 // (Capability::one_sided). The target takes no part.
 #pragma once
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -13,16 +14,10 @@ namespace weft::internal {
 // Owned by OneSided. Thread-bound to the rank. One copy at a time: begin(), then advance() until done. Nothing blocks.
 class RemoteCopy {
   public:
-    // The connection to one peer, and its transfers.
-    struct Peer {
-        Sender* sender = nullptr;
-        uint64_t posted = 0;       // puts and gets
-        bool unconfirmed = false;  // some put may not be in the peer's memory yet
-    };
     explicit RemoteCopy(UserMemory& memory) : memory_(&memory) {}
 
-    // `window`: the peer's part.
-    void begin(const OneSidedCall& call, Peer& peer, RemoteMemory& window);
+    // By the connection to the call's peer. `window`: the peer's part.
+    void begin(const OneSidedCall& call, Sender& sender, RemoteMemory& window);
     // moved, blocked or done. A put is done when its buffer may change.
     Result<Progress> advance();
     bool active() const { return peer_ != nullptr; }
@@ -31,6 +26,12 @@ class RemoteCopy {
     void abandon() { peer_ = nullptr; }
 
   private:
+    // The transfers with one peer.
+    struct Peer {
+        Sender* sender = nullptr;
+        uint64_t posted = 0;       // puts and gets
+        bool unconfirmed = false;  // some put may not be in the peer's memory yet
+    };
     // Registered memory, for callers' buffers that are not.
     struct Staging {
         std::unique_ptr<std::byte[]> bytes;
@@ -43,6 +44,7 @@ class RemoteCopy {
 
     UserMemory* memory_;
     Staging staging_;
+    std::map<int, Peer> peers_;  // by rank
     OneSidedCall call_{};
     Peer* peer_ = nullptr;
     RemoteMemory* window_ = nullptr;

@@ -51,9 +51,6 @@ void Link::add(std::shared_ptr<Incoming> incoming) {
     put(incoming_, incoming->connection, incoming);
 }
 
-Outgoing* Link::outgoing(uint32_t connection) const { return at(outgoing_, connection); }
-Incoming* Link::incoming(uint32_t connection) const { return at(incoming_, connection); }
-
 void Link::post(Outgoing& outgoing) {
     while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth && works()) {
         if (outgoing.message(outgoing.posted).fence > outgoing.transfers.confirmed()) {

@@ -16,9 +16,6 @@ class Link {
 
     void add(std::shared_ptr<Outgoing> outgoing);
     void add(std::shared_ptr<Incoming> incoming);
-    // Null: unknown.
-    Outgoing* outgoing(uint32_t connection) const;
-    Incoming* incoming(uint32_t connection) const;
 
     // Posts what credits and the send queues allow.
     void post(Outgoing& outgoing);

@@ -35,7 +35,7 @@ struct Transfer {
     uint64_t there = 0, bytes = 0;
 };
 
-// Owned by the sending end of a connection: which transfers were posted and which are complete.
+// Owned by the sending end of a connection: counts of posted and of complete transfers.
 // A put is acknowledged when the peer's device has it, which may be before its bytes are in memory. A later message on the
 // same lane is received after them. A read of one byte on each lane confirms that they are there.
 class Transfers {
@@ -55,9 +55,10 @@ class Transfers {
     // True: all the reads have ended. `works`: the link has not failed, so that they are complete.
     bool complete_confirmation(bool works, int reads = 1);
 
-    // Transfers, from the first: whose own memory is free, and whose bytes are where they should be.
+    // Whether no device uses this side's memory any more.
     bool idle() const { return ended_ == posted_; }
     bool quiet() const { return idle() && !confirming(); }
+    // Transfers, from the first, with their bytes in the memory that they go to.
     uint64_t confirmed() const { return confirmed_; }
     // Gets need no confirmation. False: some put does.
     bool settle();
