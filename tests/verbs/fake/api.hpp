@@ -20,6 +20,7 @@
 //   `watch ADDRESS BYTES`: "watched" counts the bytes that later requests read or write there, on the side that posts.
 // Faults, each once, counted from now on.
 //   `fail FUNCTION K ERRNO`: the K-th call of it fails: ibv_reg_mr, post_send, poll_cq.
+//   `no_failures`: forgets the failures that are left.
 //   `complete STATUS K`: the K-th request that succeeds completes with the status, and fails its queue pair.
 //   `lose K COUNT`: COUNT requests from the K-th on are lost on the way.
 //   `port NAME down|up`: also raises the event.

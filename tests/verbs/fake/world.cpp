@@ -252,6 +252,11 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             completions.emplace_back(other, one);
         else
             losses.emplace_back(one, other);
+    } else if (what == "no_failures") {
+        std::lock_guard held(mutex);
+        failures.clear();
+        failures_left = 0;
+        return true;
     } else if (what == "watch") {
         uint64_t begin = 0, bytes = 0;
         words >> begin >> bytes;
