@@ -6,6 +6,7 @@
 
 #include "transports/verbs/lane.hpp"
 #include "transports/verbs/settings.hpp"
+#include "transports/verbs/transfer_posting.hpp"
 
 namespace weft::internal::verbs {
 
@@ -15,9 +16,6 @@ class Link {
 
     void add(std::shared_ptr<Outgoing> outgoing);
     void add(std::shared_ptr<Incoming> incoming);
-    // Null: unknown.
-    Outgoing* outgoing(uint32_t connection) const;
-    Incoming* incoming(uint32_t connection) const;
 
     // Posts what credits and the send queues allow.
     void post(Outgoing& outgoing);
@@ -47,14 +45,31 @@ class Link {
     uint32_t index() const { return index_; }
     const std::vector<Lane>& lanes() const { return lanes_; }
 
+    // Posts all requests of a transfer. False: not yet. internal.damaged: the peer uses a device that the key does not
+    // have.
+    Result<bool> transfer(Outgoing& outgoing, const Transfer& transfer);
+    // Posts the reads that confirm the transfers.
+    void confirm(Outgoing& outgoing) { (void)posted(post_confirmation(posting_lanes(), outgoing)); }
+    // Requests reach the peer.
+    bool works() const { return failure_.ok() && ended_us_ == 0; }
+
   private:
     struct Part {
         const std::byte* data;
         uint64_t bytes, offset;  // in the slot
     };
+    struct Write {
+        abi::Sge pieces[2];
+        abi::SendRequest request;
+    };
+    void fill(Write& write, const Outgoing& outgoing, const Lane& lane, const Part& part, bool with_header) const;
     bool post_message(Outgoing& outgoing);
     bool post_part(Outgoing& outgoing, size_t lane, const Part& part, bool with_header, int parts);
     bool take_sent(Lane& lane, uint64_t index);
+    bool take_ended(const Lane::Posted& request);
+    void refused(const Lane& lane, int error);
+    PostingLanes posting_lanes() { return {index_, lanes_, striped_bytes_, part_bytes_}; }
+    bool posted(const PostingOutcome& outcome);
     bool take_received(Lane& lane, uint32_t word);
     bool take_part(Incoming& incoming, uint32_t word);
     bool take_credits(Outgoing& outgoing, uint32_t word);
@@ -65,6 +80,7 @@ class Link {
     const uint32_t index_;
     const int self_, peer_;
     const size_t striped_bytes_;
+    const uint64_t part_bytes_;
     const PathOptions path_;
     std::vector<Lane> lanes_;
     std::vector<std::shared_ptr<Outgoing>> outgoing_;
