@@ -6,6 +6,7 @@
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
 #include "src/drivers/verbs/report.hpp"
+#include "topology/gpu_nics.hpp"
 #include "topology/search/nics.hpp"
 
 namespace weft::internal::tools {
@@ -13,19 +14,6 @@ namespace weft::internal::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using topology::PathClass;
-
-// NVLink-C2C and then PCI is as good as a switch, because no traffic passes the processor's memory.
-PathClass farthest(verbs::GdrLevel level) {
-    switch (level) {
-        case verbs::GdrLevel::loc: return PathClass::loc;
-        case verbs::GdrLevel::pix: return PathClass::pix;
-        case verbs::GdrLevel::pxb: return PathClass::p2c;
-        case verbs::GdrLevel::phb: return PathClass::phb;
-        case verbs::GdrLevel::sys: return PathClass::sys;
-    }
-    return PathClass::loc;
-}
 
 struct Seats {
     std::vector<std::string> names;
@@ -60,7 +48,8 @@ Json choices_of(const topology::Graph& graph, const verbs::IbReport& report) {
         if (choice.ports.empty()) continue;
         const bool gpu = graph.node(seats.nodes[i].empty() ? 0 : seats.nodes[i][0]).kind == topology::NodeKind::gpu;
         std::string memory;
-        if (gpu && choice.path_class() > farthest(report.gdr_level))
+        if (gpu && choice.path_class() != topology::PathClass::none &&
+            choice.path_class() > topology::farthest(report.gdr_level))
             memory = fmt::format("{} is farther than {} allows: GPU memory is staged in host memory",
                                  name_of(choice.path_class()), options().variable(OptionIndex::gdr_level));
         rows.push_back({{"for", seats.names[i]},
