@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "transports/verbs/registered.hpp"
+#include "transports/verbs/transfers.hpp"
 #include "transports/verbs/wire.hpp"
 
 namespace weft::internal::verbs {
@@ -15,20 +16,29 @@ class Link;
 struct Shape {
     int self = 0, peer = 0, channel = 0;
     uint64_t depth = 0;  // slots
-    size_t slot_bytes = 0, stride = 0;
+    size_t slot_bytes = 0;
+    // Slots that the caller gave; null: data follows its header. Each has `slot_bytes`.
+    std::byte* given = nullptr;
+    const Registered* given_memory = nullptr;
 
     static Shape of(const ConnectionOptions& options) {
-        return {options.self,       options.peer,
-                options.channel,    uint64_t(options.depth),
-                options.slot_bytes, stride_of(options.slot_bytes)};
+        return {options.self,
+                options.peer,
+                options.channel,
+                uint64_t(options.depth),
+                options.slot_bytes,
+                options.slots,
+                static_cast<const Registered*>(options.slot_memory)};
     }
+    size_t stride() const { return given ? sizeof(MessageHeader) : stride_of(slot_bytes); }  // between headers
 };
 
 // The sending end of a connection: slots that messages wait in, and counts of messages. Its window is twice the
 // receiver's slots: a rank may fill all slots again before it has heard that they were released.
 struct Outgoing {
     Shape shape;
-    std::unique_ptr<SlotMemory> memory;
+    uint32_t peer_process = 0;           // its net::process_mark()
+    std::unique_ptr<SlotMemory> memory;  // headers, and slots unless they are given; the target of confirming reads
 
     // Set by the thread that drives, once both sides are ready.
     Link* link = nullptr;
@@ -41,7 +51,9 @@ struct Outgoing {
         const Registered* memory = nullptr;  // of `data`; null: the slot
         uint64_t bytes = 0;
         int parts_left = 0;
+        uint64_t fence = 0;  // transfers that are confirmed before it goes out
     };
+    Transfers transfers;
     std::vector<Message> messages;  // by number modulo the window
     // completed <= posted <= next, and posted - released <= depth.
     uint64_t next = 0, posted = 0, completed = 0, released = 0;
@@ -49,17 +61,27 @@ struct Outgoing {
     Status failure;         // of the set-up
     bool closed = false;    // the sender has gone; what it published still goes out
 
-    uint64_t window() const { return 2 * shape.depth; }
+    uint64_t window() const { return shape.given ? shape.depth : 2 * shape.depth; }
+    size_t memory_bytes() const { return size_t(window()) * shape.stride() + sizeof(MessageHeader); }
     bool has_room() const { return next < completed + window() && next < released + window(); }
-    bool through() const { return posted == next && completed >= lent_end; }
+    bool through() const { return posted == next && completed >= lent_end && transfers.idle(); }
+    // Puts on one lane and the messages after them.
+    size_t home_lane(size_t lanes) const { return connection % lanes; }
     Message& message(uint64_t number) { return messages[size_t(number % window())]; }
-    std::byte* slot(uint64_t number) const { return memory->data() + size_t(number % window()) * shape.stride; }
+    const Message& message(uint64_t number) const { return messages[size_t(number % window())]; }
+    std::byte* header(uint64_t number) const { return memory->data() + size_t(number % window()) * shape.stride(); }
+    std::byte* slot(uint64_t number) const {
+        return shape.given ? shape.given + size_t(number % shape.depth) * shape.slot_bytes
+                           : header(number) + sizeof(MessageHeader);
+    }
+    std::byte* read_target() const { return memory->data() + size_t(window()) * shape.stride(); }
 };
 
 // The receiving end of a connection.
 struct Incoming {
     Shape shape;
-    std::unique_ptr<SlotMemory> memory;  // lives as long as the link: the peer may still write there
+    // Headers, and slots unless they are given. Lives as long as the link: the peer may still write there.
+    std::unique_ptr<SlotMemory> memory;
 
     Link* link = nullptr;  // once the peer's sender has come
     uint32_t connection = 0;
@@ -73,7 +95,17 @@ struct Incoming {
     bool ready() const { return parts_left[size_t(released % shape.depth)] == 0; }
     // Half of the slots at once: the other half keeps the sender busy meanwhile.
     bool owes_credits() const { return released - credited >= (shape.depth + 1) / 2; }
-    std::byte* slot(uint64_t number) const { return memory->data() + size_t(number % shape.depth) * shape.stride; }
+    std::byte* header(uint64_t number) const { return memory->data() + size_t(number % shape.depth) * shape.stride(); }
+    std::byte* slot(uint64_t number) const {
+        return shape.given ? shape.given + size_t(number % shape.depth) * shape.slot_bytes
+                           : header(number) + sizeof(MessageHeader);
+    }
+    const Registered& slot_memory() const { return shape.given ? *shape.given_memory : memory->registered(); }
+    // Without keys.
+    Area headers() const { return {.address = uintptr_t(header(0)), .stride = shape.stride()}; }
+    Area slots() const {
+        return {.address = uintptr_t(slot(0)), .stride = shape.given ? shape.slot_bytes : shape.stride()};
+    }
 };
 
 }  // namespace weft::internal::verbs

@@ -34,6 +34,7 @@ Link::Link(uint32_t index, int self, int peer, const Settings& settings, std::ve
       self_(self),
       peer_(peer),
       striped_bytes_(settings.striped_bytes),
+      part_bytes_(settings.part_bytes),
       path_(settings.path),
       lanes_(std::move(lanes)) {
     for (Lane& lane : lanes_) lane.ring.resize(size_t(lane.send_requests));
@@ -55,8 +56,27 @@ Incoming* Link::incoming(uint32_t connection) const { return at(incoming_, conne
 
 void Link::post(Outgoing& outgoing) {
     while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth &&
-           failure_.ok() && ended_us_ == 0)
+           works()) {
+        if (outgoing.message(outgoing.posted).fence > outgoing.transfers.confirmed()) {
+            (void)outgoing.transfers.confirm(*this, outgoing);
+            return;
+        }
         if (!post_message(outgoing)) return;
+    }
+}
+
+bool Link::post(size_t place, abi::SendRequest& request, const Lane::Posted& of) {
+    Lane& lane = lanes_[place];
+    request.wr_id = RequestId::of(false, index_, place, lane.posted);
+    abi::SendRequest* failed = nullptr;
+    if (const int error = lane.pair->post(&request, &failed)) return refused(lane, error), false;
+    lane.add(of, true);
+    return true;
+}
+
+void Link::refused(const Lane& lane, int error) {
+    fail(weft::internal::fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own),
+                              described(lane.peer), errno_text(error)));
 }
 
 // False: a send queue is full, or the link failed.
@@ -65,9 +85,9 @@ bool Link::post_message(Outgoing& outgoing) {
     const size_t count = lanes_.size();
     const bool striped = count > 1 && message.bytes >= striped_bytes_;
     const size_t parts = striped ? std::min<size_t>(count, Immediate::parts_most) : 1;
-    const size_t first = size_t(outgoing.posted % count);
+    const size_t first = outgoing.transfers.unconfirmed() ? outgoing.home_lane(count) : size_t(outgoing.posted % count);
     for (size_t part = 0; part < parts; ++part)
-        if (lanes_[(first + part) % count].full()) return starved_ = true, false;
+        if (!lanes_[(first + part) % count].has_room(2)) return starved_ = true, false;
     // Whole pages, so that no two devices write to one page.
     constexpr uint64_t page = 4'096;
     const uint64_t share = striped ? (message.bytes / parts + page - 1) / page * page : message.bytes;
@@ -84,42 +104,48 @@ bool Link::post_message(Outgoing& outgoing) {
     return true;
 }
 
-bool Link::post_part(Outgoing& outgoing, size_t place, const Part& part, bool with_header, int parts) {
-    Lane& lane = lanes_[place];
-    const uint64_t number = outgoing.posted;
+// A write of a part, with or without the header. The data of own slots follows their header, at both ends or at one.
+void Link::fill(Write& write, const Outgoing& outgoing, const Lane& lane, const Part& part, bool with_header) const {
+    const uint64_t number = outgoing.posted, slot = number % outgoing.shape.depth;
     const Outgoing::Message& message = outgoing.message(number);
     const uint32_t slot_key = outgoing.memory->registered().lkey(lane.device);
-    abi::Sge pieces[2];
-    int count = 0;
-    uint64_t bytes = part.bytes;
-    if (with_header) {
-        pieces[count++] = {uintptr_t(outgoing.slot(number)), sizeof(MessageHeader), slot_key};
-        bytes += sizeof(MessageHeader);
-    }
-    if (message.memory == nullptr && with_header)
-        pieces[0].length += uint32_t(part.bytes);  // the data follows the header in the slot
+    int& count = write.request.num_sge;
+    if (with_header) write.pieces[count++] = {uintptr_t(outgoing.header(number)), sizeof(MessageHeader), slot_key};
+    if (with_header && message.memory == nullptr)
+        write.pieces[0].length += uint32_t(part.bytes);
     else if (part.bytes > 0)
-        pieces[count++] = {uintptr_t(part.data), uint32_t(part.bytes),
-                           message.memory ? message.memory->lkey(lane.device) : slot_key};
-    abi::SendRequest request{};
-    request.wr_id = RequestId::of(false, index_, place, lane.posted);
-    request.sg_list = pieces;
-    request.num_sge = count;
-    request.opcode = opcode::write_with_imm;
-    request.send_flags =
-        send_flag::signaled | (bytes <= uint64_t(lane.pair->inline_bytes()) ? send_flag::inline_data : 0);
-    request.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, parts));
-    request.remote_addr = outgoing.slots.address + number % outgoing.shape.depth * outgoing.shape.stride +
-                          (with_header ? 0 : sizeof(MessageHeader) + part.offset);
-    request.rkey = outgoing.slots.keys[lane.rail];
-    abi::SendRequest* failed = nullptr;
-    if (const int error = lane.pair->post(&request, &failed)) {
-        fail(weft::internal::fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own),
-                                  described(lane.peer), errno_text(error)));
-        return false;
+        write.pieces[count++] = {uintptr_t(part.data), uint32_t(part.bytes),
+                                 message.memory ? message.memory->lkey(lane.device) : slot_key};
+    const uint64_t bytes = part.bytes + (with_header ? sizeof(MessageHeader) : 0);
+    const bool of_device = part.bytes > 0 && message.memory && message.memory->range().kind == RangeKind::device;
+    if (bytes <= uint64_t(lane.pair->inline_bytes()) && !of_device) write.request.send_flags = send_flag::inline_data;
+    const Area& area = with_header ? outgoing.slots.headers : outgoing.slots.data;
+    write.request.sg_list = write.pieces;
+    write.request.opcode = opcode::write;
+    write.request.remote_addr = area.place(slot) + (with_header ? 0 : part.offset);
+    write.request.rkey = area.keys[lane.rail];
+}
+
+// If the receiver's data is apart from its headers, a write of the data goes ahead on the same lane.
+bool Link::post_part(Outgoing& outgoing, size_t place, const Part& part, bool with_header, int parts) {
+    Lane& lane = lanes_[place];
+    const bool apart = with_header && part.bytes > 0 && !outgoing.slots.together();
+    Write data{}, last{};
+    if (apart) {
+        fill(data, outgoing, lane, part, false);
+        data.request.wr_id = RequestId::of(false, index_, place, lane.posted);
+        data.request.next = &last.request;
     }
-    lane.ring[size_t(lane.posted % lane.ring.size())] = {&outgoing, number};
-    lane.signalled = ++lane.posted;
+    fill(last, outgoing, lane, apart ? Part{} : part, with_header);
+    last.request.wr_id = RequestId::of(false, index_, place, lane.posted + (apart ? 1 : 0));
+    last.request.opcode = opcode::write_with_imm;
+    last.request.send_flags |= send_flag::signaled;
+    last.request.imm_data = imm_of(Immediate::of_part(outgoing.connection, outgoing.posted, parts));
+    abi::SendRequest* failed = nullptr;
+    if (const int error = lane.pair->post(apart ? &data.request : &last.request, &failed))
+        return refused(lane, error), false;
+    if (apart) lane.add({}, false);
+    lane.add({&outgoing, outgoing.posted}, true);
     return true;
 }
 
@@ -138,14 +164,8 @@ void Link::post_credits(Incoming& incoming) {
     request.send_flags = signals ? send_flag::signaled : 0;
     request.imm_data = imm_of(Immediate::of_credits(incoming.connection, incoming.released));
     abi::SendRequest* failed = nullptr;
-    if (const int error = lane.pair->post(&request, &failed)) {
-        fail(weft::internal::fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own),
-                                  described(lane.peer), errno_text(error)));
-        return;
-    }
-    lane.ring[size_t(lane.posted % lane.ring.size())] = {};
-    ++lane.posted;
-    if (signals) lane.signalled = lane.posted;
+    if (const int error = lane.pair->post(&request, &failed)) return refused(lane, error);
+    lane.add({}, signals);
     incoming.credited = incoming.released;
 }
 
@@ -172,15 +192,26 @@ bool Link::take_sent(Lane& lane, uint64_t id) {
     bool any = false;
     for (; lane.done < end; ++lane.done) {
         const Lane::Posted& posted = lane.ring[size_t(lane.done % lane.ring.size())];
-        if (posted.of == nullptr) continue;
-        any = true;
-        Outgoing& outgoing = *posted.of;
-        --outgoing.message(posted.message).parts_left;
-        while (outgoing.completed < outgoing.posted && outgoing.message(outgoing.completed).parts_left == 0)
-            ++outgoing.completed;
+        any = (posted.of && take_ended(posted)) || any;
     }
     if (starved_) retry_starved();
     return any;
+}
+
+bool Link::take_ended(const Lane::Posted& request) {
+    Outgoing& outgoing = *request.of;
+    switch (request.kind) {
+        case Lane::Posted::message:
+            --outgoing.message(request.number).parts_left;
+            while (outgoing.completed < outgoing.posted && outgoing.message(outgoing.completed).parts_left == 0)
+                ++outgoing.completed;
+            break;
+        case Lane::Posted::transfer: outgoing.transfers.complete(request.number); break;
+        case Lane::Posted::confirmation:
+            if (outgoing.transfers.complete_confirmation(works())) starved_ = true;  // messages waited for it
+            break;
+    }
+    return true;
 }
 
 void Link::retry_starved() {
@@ -265,7 +296,7 @@ void Link::end_requests() {
 
 void Link::release_closed() {
     for (auto& outgoing : outgoing_)
-        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next) outgoing->memory.reset();
+        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->transfers.quiet()) outgoing->memory.reset();
 }
 
 }  // namespace weft::internal::verbs

@@ -47,14 +47,30 @@ class Link {
     uint32_t index() const { return index_; }
     const std::vector<Lane>& lanes() const { return lanes_; }
 
+    // For Transfers. Posts one request; the lane must have room. False: the link failed.
+    bool post(size_t place, abi::SendRequest& request, const Lane::Posted& of);
+    Lane& lane(size_t place) { return lanes_[place]; }
+    void starve() { starved_ = true; }  // something waits for a place in a send queue
+    size_t striped_bytes() const { return striped_bytes_; }
+    uint64_t part_bytes() const { return part_bytes_; }
+    // Requests reach the peer.
+    bool works() const { return failure_.ok() && ended_us_ == 0; }
+
   private:
     struct Part {
         const std::byte* data;
         uint64_t bytes, offset;  // in the slot
     };
+    struct Write {
+        abi::Sge pieces[2];
+        abi::SendRequest request;
+    };
+    void fill(Write& write, const Outgoing& outgoing, const Lane& lane, const Part& part, bool with_header) const;
     bool post_message(Outgoing& outgoing);
     bool post_part(Outgoing& outgoing, size_t lane, const Part& part, bool with_header, int parts);
     bool take_sent(Lane& lane, uint64_t index);
+    bool take_ended(const Lane::Posted& request);
+    void refused(const Lane& lane, int error);
     bool take_received(Lane& lane, uint32_t word);
     bool take_part(Incoming& incoming, uint32_t word);
     bool take_credits(Outgoing& outgoing, uint32_t word);
@@ -65,11 +81,12 @@ class Link {
     const uint32_t index_;
     const int self_, peer_;
     const size_t striped_bytes_;
+    const uint64_t part_bytes_;
     const PathOptions path_;
     std::vector<Lane> lanes_;
     std::vector<std::shared_ptr<Outgoing>> outgoing_;
     std::vector<std::shared_ptr<Incoming>> incoming_;
-    bool starved_ = false;  // something waits for a place in a send queue
+    bool starved_ = false;
     Status failure_, ending_;
     int64_t ended_us_ = 0;
 };

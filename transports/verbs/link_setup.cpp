@@ -192,7 +192,8 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
         }
         case frame_slots:
             if (auto slots = Slots::read(content);
-                slots && slots->connection < outgoing_.size() && slots->keys.size() >= new_lanes_.rails())
+                slots && slots->connection < outgoing_.size() && slots->headers.keys.size() >= new_lanes_.rails() &&
+                slots->data.keys.size() >= new_lanes_.rails())
                 return take_slots(std::move(*slots));
             break;
         case frame_refused: return take_refusal(content);
@@ -232,8 +233,11 @@ void LinkSetup::take_want(const Want& want) {
         incoming->connection = connection;
         if (Link* of = table.link(link)) of->add(incoming);
     });
-    Slots slots{.connection = want.connection, .address = uintptr_t(incoming->memory->data()), .keys = {}};
-    for (const Port& port : site_.ports) slots.keys.push_back(incoming->memory->registered().rkey(port.device));
+    Slots slots{.connection = want.connection, .headers = incoming->headers(), .data = incoming->slots()};
+    for (const Port& port : site_.ports) {
+        slots.headers.keys.push_back(incoming->memory->registered().rkey(port.device));
+        slots.data.keys.push_back(incoming->slot_memory().rkey(port.device));
+    }
     slots.write(content);
     connection_->send(frame_slots, content);
 }

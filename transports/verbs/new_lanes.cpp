@@ -90,6 +90,7 @@ Offer NewLanes::offer(const Site& site, uint64_t peer_token) const {
     for (const Lane& lane : *lanes_) {
         RailOffer& rail = offer.rails[lane.rail];
         rail.end = lane.own;
+        rail.device = uint32_t(lane.device);
         rail.gids = gids_[lane.rail];
         rail.pairs.push_back({lane.own.pair, lane.own.sequence});
     }
@@ -131,6 +132,7 @@ void NewLanes::pair_with(const Offer& peer, const Gids& gids) {
         if (rail >= gids.size() || place >= peer.rails[rail].pairs.size()) continue;
         lane.own.gid = gids_[rail][gids[rail].first];
         lane.peer = peer.rails[rail].end;
+        lane.peer_device = peer.rails[rail].device;
         lane.peer.gid = peer.rails[rail].gids[gids[rail].second];
         lane.peer.pair = peer.rails[rail].pairs[place].number;
         lane.peer.sequence = peer.rails[rail].pairs[place].sequence;

@@ -30,13 +30,12 @@ Result<Slot> VerbsReceiver::receive(SlotInfo& info) {
             return Slot{};
         }
     }
-    std::byte* const slot = state.slot(state.released);
-    const MessageHeader& header = *reinterpret_cast<const MessageHeader*>(slot);
+    const MessageHeader& header = *reinterpret_cast<const MessageHeader*>(state.header(state.released));
     if (header.magic != MessageHeader::expected_magic || header.number != state.released ||
         header.bytes > state.shape.slot_bytes) [[unlikely]]
         return damaged(header);
     info = {.bytes = header.bytes, .operation = header.operation, .fingerprint = header.fingerprint};
-    return Slot{slot + sizeof(MessageHeader), state.shape.slot_bytes};
+    return Slot{state.slot(state.released), state.shape.slot_bytes};
 }
 
 Status VerbsReceiver::release() {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/net/bytes.hpp"
+#include "src/net/handshake.hpp"
+
 namespace weft::internal::verbs {
 
 Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, const MemoryRange& range, int access) {
@@ -15,6 +18,17 @@ Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, con
         made->regions_.push_back(std::move(*region));
     }
     return made;
+}
+
+std::vector<std::byte> Registered::key() const {
+    ByteWriter to;
+    to.put(key_magic);
+    to.put(net::process_mark());
+    to.put(uint64_t(reinterpret_cast<uintptr_t>(range().data)));
+    to.put(uint64_t(range().bytes));
+    to.put(uint32_t(regions_.size()));
+    for (const MemoryRegion& region : regions_) to.put(region.rkey());
+    return to.bytes();
 }
 
 Result<std::unique_ptr<SlotMemory>> SlotMemory::make(const Devices& devices, size_t bytes, int access) {

@@ -12,10 +12,12 @@ namespace weft::internal::verbs {
 // Registered with every device: which of them a peer will use is not known yet.
 class Registered final : public RegisteredMemory {
   public:
+    static constexpr uint32_t key_magic = 0x6b766677;  // "wfvk"
     // `access`: verbs::access. verbs.memlock, verbs.call.
     static Result<std::unique_ptr<Registered>> make(const Devices& devices, const MemoryRange& range, int access);
     uint32_t lkey(size_t device) const { return regions_[device].lkey(); }
     uint32_t rkey(size_t device) const { return regions_[device].rkey(); }
+    std::vector<std::byte> key() const override;
 
   private:
     using RegisteredMemory::RegisteredMemory;

@@ -14,7 +14,8 @@ class VerbsTransport final : public Transport {
   public:
     VerbsTransport()
         : Transport("verbs",
-                    capabilities(Capability::posts, Capability::registers, Capability::sleeps, Capability::remote)) {}
+                    capabilities(Capability::posts, Capability::registers, Capability::given_slots,
+                                 Capability::one_sided, Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
@@ -54,8 +55,9 @@ Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions
     auto incoming = std::make_shared<Incoming>();
     incoming->shape = Shape::of(options);
     incoming->parts_left.assign(size_t(options.depth), Incoming::empty);
-    auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride * size_t(options.depth),
-                                   access::local_write | access::remote_write);
+    // The sender reads there what confirms its puts.
+    auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride() * size_t(options.depth),
+                                   access::local_write | access::remote_write | access::remote_read);
     if (!memory) return memory.take_status();
     incoming->memory = std::move(*memory);
     address = (*endpoint)->listen(options, incoming).blob();
@@ -76,8 +78,9 @@ Result<std::unique_ptr<Sender>> VerbsTransport::connect(const ConnectionOptions&
     if (!endpoint) return endpoint.take_status();
     auto outgoing = std::make_shared<Outgoing>();
     outgoing->shape = Shape::of(options);
+    outgoing->peer_process = listen_address->target().process;
     outgoing->messages.resize(size_t(outgoing->window()));
-    auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->shape.stride * size_t(outgoing->window()), 0);
+    auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->memory_bytes(), access::local_write);
     if (!memory) return memory.take_status();
     outgoing->memory = std::move(*memory);
     (*endpoint)->connect(*listen_address, outgoing);

@@ -34,6 +34,7 @@ PortGid gid_of(ByteReader& from) {
 }
 
 void write_rail(ByteWriter& to, const RailOffer& rail) {
+    to.put(rail.device);
     to.put_text(rail.end.host);
     to.put_text(rail.end.device);
     to.put(int32_t(rail.end.port));
@@ -49,6 +50,7 @@ void write_rail(ByteWriter& to, const RailOffer& rail) {
 
 // False: the count cannot be right.
 bool read_rail(ByteReader& from, RailOffer& rail) {
+    rail.device = from.get<uint32_t>();
     rail.end.host = from.get_text();
     rail.end.device = from.get_text();
     rail.end.port = from.get<int32_t>();
@@ -143,18 +145,24 @@ std::optional<Offer> Offer::read(ByteReader& from) {
 
 void Slots::write(ByteWriter& to) const {
     to.put(connection);
-    to.put(address);
-    to.put(uint32_t(keys.size()));
-    for (const uint32_t key : keys) to.put(key);
+    for (const Area* area : {&headers, &data}) {
+        to.put(area->address);
+        to.put(area->stride);
+        to.put(uint32_t(area->keys.size()));
+        for (const uint32_t key : area->keys) to.put(key);
+    }
 }
 
 std::optional<Slots> Slots::read(ByteReader& from) {
     Slots slots;
     slots.connection = from.get<uint32_t>();
-    slots.address = from.get<uint64_t>();
-    const auto keys = from.get<uint32_t>();
-    if (keys < 1 || keys > rails_most) return {};
-    for (uint32_t i = 0; i < keys; ++i) slots.keys.push_back(from.get<uint32_t>());
+    for (Area* area : {&slots.headers, &slots.data}) {
+        area->address = from.get<uint64_t>();
+        area->stride = from.get<uint64_t>();
+        const auto keys = from.get<uint32_t>();
+        if (keys < 1 || keys > rails_most) return {};
+        for (uint32_t i = 0; i < keys; ++i) area->keys.push_back(from.get<uint32_t>());
+    }
     if (!from.at_end()) return {};
     return slots;
 }

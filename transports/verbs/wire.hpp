@@ -75,7 +75,8 @@ enum FrameKind : uint32_t {
 
 // A port of one side.
 struct RailOffer {
-    PathEnd end;  // without GID and queue pair
+    PathEnd end;          // without GID and queue pair
+    uint32_t device = 0;  // in Devices::all() of that side, for keys of registered memory
     std::vector<PortGid> gids;
     struct Pair {
         uint32_t number, sequence;
@@ -83,7 +84,7 @@ struct RailOffer {
     std::vector<Pair> pairs;
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 1;
+    static constexpr uint32_t expected_version = 2;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
     std::vector<RailOffer> rails;  // none: frame_failed follows
@@ -100,10 +101,17 @@ struct Want {
     int32_t depth = 0;
     uint64_t slot_bytes = 0;
 };
+// Memory of the receiver: a place for each slot.
+struct Area {
+    uint64_t address = 0, stride = 0;
+    std::vector<uint32_t> keys = {};  // one for each rail
+    uint64_t place(uint64_t slot) const { return address + slot * stride; }
+};
 struct Slots {
     uint32_t connection = 0;
-    uint64_t address = 0;
-    std::vector<uint32_t> keys;  // one for each rail
+    Area headers, data;
+    // Whether the data of a slot follows its header, so that one request writes both.
+    bool together() const { return data.address == headers.address + sizeof(MessageHeader); }
     void write(ByteWriter& to) const;
     static std::optional<Slots> read(ByteReader& from);
 };
