@@ -23,6 +23,8 @@ class Link {
     void post(Outgoing& outgoing);
     // Returns credits if enough are owed.
     void post_credits(Incoming& incoming);
+    // Whether kernels see a message that is ready. If not, a flush is begun.
+    bool see(Incoming& incoming, uint64_t message);
     // Takes a completion. True: a rank that waits may go on.
     bool take(const abi::Completion& completion);
 
@@ -86,6 +88,8 @@ class Link {
     std::vector<Lane> lanes_;
     std::vector<std::shared_ptr<Outgoing>> outgoing_;
     std::vector<std::shared_ptr<Incoming>> incoming_;
+    Flushes flushes_;
+    uint64_t arrivals_ = 0;  // messages of all connections
     bool starved_ = false;
     Status failure_, ending_;
     int64_t ended_us_ = 0;

@@ -147,7 +147,8 @@ bool World::statement(const std::string& text) {
     const std::map<std::string, std::atomic<int>*> numbers_of{
         {"max_qp", &max_qp}, {"max_inline", &max_inline}, {"dma_buf", &dma_buf},
         {"ece", &ece},       {"fork", &fork_status},      {"reorder", &reorder},
-        {"hold", &hold_us},  {"late", &late_us},          {"down_status", &down_status}};
+        {"hold", &hold_us},  {"late", &late_us},          {"down_status", &down_status},
+        {"peermem", &peermem}, {"unflushed", &unflushed}};
     if (const auto found = numbers_of.find(what); found != numbers_of.end()) {
         int value = 0;
         words >> value;
@@ -299,6 +300,8 @@ unsigned long fake_ibverbs_count(const char* what) {
                                                             {"resent", &world.resent},
                                                             {"duplicate", &world.duplicate},
                                                             {"rnr", &world.rnr},
+                                                            {"held", &world.held},
+                                                            {"flushes", &world.flushes},
                                                             {"reordered", &world.reordered}};
     const auto found = all.find(what);
     return found == all.end() ? 0 : found->second->load();
