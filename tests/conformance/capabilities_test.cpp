@@ -249,7 +249,8 @@ TEST_CASE("a receiver with given slots shows messages behind the next one, and r
         }
         connection.push();
         SlotInfo info;
-        const Slot came = seen - released < depth ? must(connection.receiver->look_ahead(seen - released, info)) : Slot{};
+        const Slot came =
+            seen - released < depth ? must(connection.receiver->look_ahead(seen - released, info)) : Slot{};
         if (came) {
             REQUIRE(info.operation == seen);
             REQUIRE(came.data == slots[0].data() + seen % depth * slot_bytes);

@@ -33,14 +33,14 @@ struct HostsJob : Job {
 }  // namespace
 
 TEST_CASE("NICs read and write the memory of GPUs, with a flush where a GPU needs one", "[gpu_direct]") {
-    const auto [hosts, each, machine, nic, flushes] = GENERATE(
-        table<int, int, std::string, std::string, bool>({{2, 1, unordered, "unflushed 1; hold 100", true},
-                                                         {3, 1, ordered, "hold 100; late 50", false},
-                                                         {2, 2, unordered, "unflushed 1; late 50", true}}));
+    const auto [hosts, each, machine, nic, flushes] =
+        GENERATE(table<int, int, std::string, std::string, bool>({{2, 1, unordered, "unflushed 1; hold 100", true},
+                                                                  {3, 1, ordered, "hold 100; late 50", false},
+                                                                  {2, 2, unordered, "unflushed 1; late 50", true}}));
     HostsJob job(hosts * each, machine, {verbs, "FAKE_IBVERBS=" + nic}, each);
     job.run(hosts, all_kinds);
     INFO(job.log);
-    CHECK(contains(job.log, "sends and receives device memory directly over verbs") );
+    CHECK(contains(job.log, "sends and receives device memory directly over verbs"));
     CHECK(contains(job.log, "over verbs, with a flush") == flushes);
     CHECK_FALSE(contains(job.log, "stages"));
 }
@@ -61,8 +61,9 @@ TEST_CASE("a network plugin reads and writes the memory of GPUs", "[gpu_direct]"
 
 TEST_CASE("where the NIC cannot use a GPU's memory, messages pass host memory, and the log says why", "[gpu_direct]") {
     const auto [machine, variable, nic, said] = GENERATE(table<std::string, std::string, std::string, std::string>(
-        {{"gpus 4; leaks fatal", "A=b", "", "stages messages to other hosts in pinned host memory: the CUDA driver exports "
-                                         "no dma-buf of device "},
+        {{"gpus 4; leaks fatal", "A=b", "",
+          "stages messages to other hosts in pinned host memory: the CUDA driver exports "
+          "no dma-buf of device "},
          {"gpus 4; leaks fatal", "A=b", "peermem 1", "directly over verbs"},
          {ordered, "A=b", "dma_buf 95", "is the kernel module nvidia-peermem loaded?"},
          {ordered, "A=b", "dma_buf 95; peermem 1", "directly over verbs"},

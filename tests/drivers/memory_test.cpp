@@ -103,8 +103,9 @@ TEST_CASE("device memory is exported as a dma-buf, over PCIe where the driver ha
         const PinnedMemory pinned = take(PinnedMemory::allocate(context, 4096));
         CHECK_ERROR(export_dma_buf(context, pinned.address(), 4096, true), "cuda.call");
     }
-    for (const auto& [machine, wanted] : {std::pair("attribute * 124 1; version 12070", 1),
-                                          std::pair("attribute * 124 1; fault cuMemGetHandleForAddressRange 1 801", 2)}) {
+    for (const auto& [machine, wanted] :
+         {std::pair("attribute * 124 1; version 12070", 1),
+          std::pair("attribute * 124 1; fault cuMemGetHandleForAddressRange 1 801", 2)}) {
         INFO(machine);
         FakeDriver driver(machine);
         const Context context = driver.context(0);

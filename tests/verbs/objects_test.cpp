@@ -106,7 +106,8 @@ TEST_CASE("device memory is registered by dma-buf, where the device can", "[verb
     REQUIRE(ftruncate(file.number(), sizeof memory) == 0);
     const DmaBuf buffer{.fd = file.number(), .offset = 0};
     CHECK(MemoryRegion::dma_buf(*domain, buffer, sizeof memory, uintptr_t(memory), all_access).ok());
-    CHECK(!MemoryRegion::dma_buf(*domain, {.fd = buffer.fd, .offset = 8}, sizeof memory, uintptr_t(memory), all_access).ok());
+    CHECK(!MemoryRegion::dma_buf(*domain, {.fd = buffer.fd, .offset = 8}, sizeof memory, uintptr_t(memory), all_access)
+               .ok());
     fake.run("dma_buf 95");
     CHECK(!domain->registers_dma_buf());
     const Status status =

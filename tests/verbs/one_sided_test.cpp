@@ -168,9 +168,8 @@ TEST_CASE("slots given at either end carry messages, also in stripes", "[one-sid
     CHECK(line.sender->sent() == 100);
     CHECK(std::any_of(of_sender.bytes.begin(), of_sender.bytes.end(), [](std::byte b) { return b != std::byte{}; }) ==
           at_sender);
-    CHECK(std::any_of(of_receiver.bytes.begin(), of_receiver.bytes.end(), [](std::byte b) {
-              return b != std::byte{};
-          }) == at_receiver);
+    CHECK(std::any_of(of_receiver.bytes.begin(), of_receiver.bytes.end(),
+                      [](std::byte b) { return b != std::byte{}; }) == at_receiver);
 }
 
 }  // namespace weft::internal::test

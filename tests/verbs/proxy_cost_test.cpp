@@ -139,7 +139,8 @@ struct Channel {
         }
     }
     cuda::RemoteEnd end(int self) {
-        return {0, self == 1,
+        return {0,
+                self == 1,
                 {slots[self].data(), filled[self], &consumed[self], nullptr, slot_bytes, depth, 1 - self,
                  self == 0 ? lengths : nullptr, self == 1 ? &wanted : nullptr}};
     }
@@ -265,8 +266,7 @@ void* malloc(size_t bytes) {
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
     weft::internal::test::locks += weft::internal::test::counting;
     static std::atomic<int (*)(pthread_mutex_t*)> real{nullptr};
-    if (real == nullptr)
-        real = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+    if (real == nullptr) real = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
     return real.load()(mutex);
 }
 }

@@ -44,10 +44,10 @@ class NetReceiver final : public Receiver {
     void* listening_ = nullptr;  // until comm_ exists
     void* comm_ = nullptr;
     std::vector<void*> requests_;
-    uint64_t posted_ = 0;        // parts with a target
-    uint64_t tested_ = 0;        // of these, from the first, the parts that have arrived
-    uint64_t released_ = 0;      // messages
-    uint64_t visible_ = 0;  // messages, from the first, that kernels see
+    uint64_t posted_ = 0;    // parts with a target
+    uint64_t tested_ = 0;    // of these, from the first, the parts that have arrived
+    uint64_t released_ = 0;  // messages
+    uint64_t visible_ = 0;   // messages, from the first, that kernels see
     void* flush_ = nullptr;  // the request for the message after these
     bool failed_ = false;
 };
@@ -156,8 +156,7 @@ Result<bool> NetReceiver::see(uint64_t message) {
         if (!flush_) {
             auto memory = memory_.handle_of(*buffers_.slots());
             if (!memory) return memory.take_status();
-            const abi::Answer answer =
-                end_.net.iflush(comm_, buffers_.slot(visible_), bytes, *memory, &flush_);
+            const abi::Answer answer = end_.net.iflush(comm_, buffers_.slot(visible_), bytes, *memory, &flush_);
             if (answer != abi::success) return end_.failed("flush what it received from", answer);
             if (!flush_) continue;  // the plugin needs none
         }

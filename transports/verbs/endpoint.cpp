@@ -30,8 +30,8 @@ bool one_subnet(const Devices& devices, const Settings& settings, const Port& on
 
 // Both ends take the first ports of their lists, and neither knows the other's choice. So only ports on the subnet of
 // the first one change places: the nearest to the rank comes first. Ports of separate networks keep their order.
-std::vector<Port> in_order(const Devices& devices, const Settings& settings, std::vector<Port> ports, const std::string& gpu,
-                           int rank) {
+std::vector<Port> in_order(const Devices& devices, const Settings& settings, std::vector<Port> ports,
+                           const std::string& gpu, int rank) {
     const auto behind = std::stable_partition(ports.begin(), ports.end(), [&, first = ports[0]](const Port& port) {
         return one_subnet(devices, settings, first, port);
     });

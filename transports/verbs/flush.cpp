@@ -10,9 +10,9 @@ Result<std::unique_ptr<FlushPair>> FlushPair::make(const Device& device, int por
     auto queue = CompletionQueue::make(*device.context, 2, false);
     if (!queue) return queue.take_status();
     made->queue_ = std::move(*queue);
-    auto pair =
-        QueuePair::make(*device.domain, *made->queue_, *made->queue_,
-                        {.send_requests = 1, .receive_requests = 1, .send_sges = 1, .receive_sges = 1, .inline_bytes = 0});
+    auto pair = QueuePair::make(
+        *device.domain, *made->queue_, *made->queue_,
+        {.send_requests = 1, .receive_requests = 1, .send_sges = 1, .receive_sges = 1, .inline_bytes = 0});
     if (!pair) return pair.take_status();
     made->pair_ = std::move(*pair);
     WEFT_TRY(made->pair_->init(port, pkey_index, access::local_write | access::remote_read));

@@ -52,7 +52,7 @@ class Flushes {
     };
     std::vector<OfDevice> pairs_;
     uint64_t covered_ = 0;
-    uint64_t covers_ = 0;    // of the flush on its way
+    uint64_t covers_ = 0;      // of the flush on its way
     size_t on_their_way_ = 0;  // reads: those of the last pairs
 };
 

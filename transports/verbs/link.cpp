@@ -58,8 +58,7 @@ Outgoing* Link::outgoing(uint32_t connection) const { return at(outgoing_, conne
 Incoming* Link::incoming(uint32_t connection) const { return at(incoming_, connection); }
 
 void Link::post(Outgoing& outgoing) {
-    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth &&
-           works()) {
+    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth && works()) {
         if (outgoing.message(outgoing.posted).fence > outgoing.transfers.confirmed()) {
             (void)outgoing.transfers.confirm(*this, outgoing);
             return;
@@ -250,8 +249,10 @@ bool Link::see(Incoming& incoming, uint64_t message) {
     if (!incoming.needs_flush() || message < incoming.visible) return true;
     const auto arrival = [&](uint64_t number) { return incoming.arrivals[size_t(number % incoming.shape.depth)]; };
     if (flushes_.none()) {
-        fail(weft::internal::fail(error::internal_state, "rank {} receives from rank {} into the memory of a GPU that "
-                                  "needs flushes, and their link has none", self_, peer_));
+        fail(weft::internal::fail(error::internal_state,
+                                  "rank {} receives from rank {} into the memory of a GPU that "
+                                  "needs flushes, and their link has none",
+                                  self_, peer_));
         return false;
     }
     if (Status advanced = flushes_.advance(arrival(message), arrivals_, *incoming.shape.given_memory); !advanced)
@@ -314,7 +315,8 @@ void Link::end_requests() {
 
 void Link::release_closed() {
     for (auto& outgoing : outgoing_)
-        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->transfers.quiet()) outgoing->memory.reset();
+        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->transfers.quiet())
+            outgoing->memory.reset();
 }
 
 }  // namespace weft::internal::verbs

@@ -186,9 +186,9 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
             return take_want(want);
         }
         case frame_slots:
-            if (auto slots = Slots::read(content);
-                slots && slots->connection < outgoing_.size() && slots->headers.keys.size() >= new_lanes_.rails() &&
-                slots->data.keys.size() >= new_lanes_.rails())
+            if (auto slots = Slots::read(content); slots && slots->connection < outgoing_.size() &&
+                                                   slots->headers.keys.size() >= new_lanes_.rails() &&
+                                                   slots->data.keys.size() >= new_lanes_.rails())
                 return take_slots(std::move(*slots));
             break;
         case frame_refused: return take_refusal(content);

@@ -19,8 +19,9 @@ Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, con
     }
     const size_t bytes = std::max<size_t>(range.bytes, 1);
     for (size_t index = 0; index < devices.all().size(); ++index) {
-        const bool reachable = range.kind != RangeKind::device ||
-                               std::any_of(used.begin(), used.end(), [&](const Port& port) { return port.device == index; });
+        const bool reachable =
+            range.kind != RangeKind::device ||
+            std::any_of(used.begin(), used.end(), [&](const Port& port) { return port.device == index; });
         if (!reachable) continue;
         const ProtectionDomain& domain = *devices.all()[index].domain;
         auto region = range.kind == RangeKind::device && range.dma_buf >= 0

@@ -54,11 +54,8 @@ void VerbsSender::append(const std::byte* data, const Registered* memory, const 
     header->number = state.next;
     header->bytes = info.bytes;
     header->operation = info.operation;
-    state.message(state.next) = {.data = data,
-                                 .memory = memory,
-                                 .bytes = info.bytes,
-                                 .parts_left = 0,
-                                 .fence = state.transfers.fence()};
+    state.message(state.next) = {
+        .data = data, .memory = memory, .bytes = info.bytes, .parts_left = 0, .fence = state.transfers.fence()};
     ++state.next;
     if (memory) state.lent_end = state.next;
     if (state.link) [[likely]]
@@ -146,8 +143,8 @@ Result<bool> VerbsSender::put(const std::byte* own, const RegisteredMemory* memo
 
 Result<bool> VerbsSender::get(std::byte* own, const RegisteredMemory* memory, RemoteMemory& peer, size_t offset,
                               size_t bytes) {
-    return transfer(
-        {.puts = false, .own = own, .memory = static_cast<const Registered*>(memory), .bytes = bytes}, peer, offset);
+    return transfer({.puts = false, .own = own, .memory = static_cast<const Registered*>(memory), .bytes = bytes}, peer,
+                    offset);
 }
 
 uint64_t VerbsSender::transferred() {

@@ -8,7 +8,7 @@
 namespace weft::internal::cuda {
 
 struct DmaBuf {
-    Fd fd;             // the driver of a network card keeps the memory by itself, so it may be closed after registration
+    Fd fd;  // the driver of a network card keeps the memory by itself, so it may be closed after registration
     size_t offset = 0;  // of the address in the dma-buf
 };
 

@@ -28,7 +28,7 @@ struct RemoteEnd {
 
 // A rank's memory for its remote ends, as addressed by its kernels or by the host. Null: the ends have no such address.
 struct RemoteEndMemory {
-    std::byte* words = nullptr;  // pinned host memory
+    std::byte* words = nullptr;                      // pinned host memory
     std::byte *sent = nullptr, *received = nullptr;  // slots, by direction
 };
 
@@ -63,7 +63,8 @@ class Connections {
     static size_t most_tile_bytes(const Schedule& schedule);
     // The contents of a rank's program memory. areas: by rank, as addressed by its kernels; null for remote ranks.
     // remote: as addressed by the rank's kernels.
-    std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas, const RemoteEndMemory& remote = {}) const;
+    std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas,
+                                    const RemoteEndMemory& remote = {}) const;
     // In a fixed order. remote: as addressed by the host.
     std::vector<RemoteEnd> remote_ends(int rank, const RemoteEndMemory& remote) const;
     // The schedule of a program of this rank.

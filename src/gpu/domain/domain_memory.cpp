@@ -55,8 +55,7 @@ void DomainMemory::give_to_pool() {
     if (auto context = retained(); context && host_.reports.data() != nullptr)
         pool.give(std::move(*context), std::move(host_));
     for (NetworkSlots* slots : {&sent_, &received_})
-        if (auto context = retained(); context && slots->bytes() > 0)
-            pool.give(std::move(*context), std::move(*slots));
+        if (auto context = retained(); context && slots->bytes() > 0) pool.give(std::move(*context), std::move(*slots));
 }
 
 std::vector<std::byte> DomainMemory::programs() const {

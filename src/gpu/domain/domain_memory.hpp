@@ -36,7 +36,9 @@ class DomainMemory {
     const KernelSet& kernels() const { return *kernels_; }
     const std::shared_ptr<SharedAbortFlag>& shared_abort_flag() const { return shared_abort_flag_; }
     const ExportableMemory& own() const { return memory_; }
-    uint64_t device_bytes() const { return memory_.bytes() + unused_.bytes(); }
+    uint64_t device_bytes() const {
+        return memory_.bytes() + unused_.bytes() + sent_.device.bytes() + received_.device.bytes();
+    }
     // A rank's memory, as this rank's kernels address it; 0: not mapped, or a remote rank's.
     CUdeviceptr& base(int rank) { return bases_[size_t(rank)]; }
     CUdeviceptr base(int rank) const { return bases_[size_t(rank)]; }

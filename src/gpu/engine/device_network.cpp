@@ -89,7 +89,7 @@ Status DeviceNetwork::begin(const std::vector<cuda::RemoteEnd>& ends, const uint
     if (!proxy) return proxy.take_status();
     proxy_ = std::move(*proxy);
     connections_ = std::make_shared<cuda::ProxyConnections>(segment_, rank_, ended);
-    for (size_t i = 0; i < ends.size(); ++i) 
+    for (size_t i = 0; i < ends.size(); ++i)
         connections_->add(ends[i], ends_[i]->target, ends_[i]->source, wanted_[i]->slots != nullptr);
     proxy_->attach(connections_);
     return ok();

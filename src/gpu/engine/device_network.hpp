@@ -55,8 +55,8 @@ class DeviceNetwork {
     std::shared_ptr<Segment> segment_;
     int rank_;
     Connector connector_;
-    std::map<uint32_t, ConnectionSet> sets_;  // by depth
-    std::vector<const BlockEnds*> ends_;      // in the order of the constructor's ends
+    std::map<uint32_t, ConnectionSet> sets_;      // by depth
+    std::vector<const BlockEnds*> ends_;          // in the order of the constructor's ends
     std::vector<ConnectionSet::Wanted*> wanted_;  // likewise
     std::vector<int> missing_;
     std::shared_ptr<cuda::ProxyConnections> connections_;

@@ -40,9 +40,8 @@ NicAccess nic_access(const DeviceProperties& device, const NetworkMemoryWanted& 
     const auto settings = verbs::read_ib_settings(options());
     const verbs::GdrLevel level = settings ? settings->gdr_level : verbs::IbSettings().gdr_level;
     const auto nics = wanted.transport->nics(device.bus_id, wanted.rank);
-    const topology::GpuNics known = nics.empty()
-                                        ? topology::GpuNics{}
-                                        : topology::nics_of_gpu(topology::host_graph(true), device.bus_id, nics);
+    const topology::GpuNics known =
+        nics.empty() ? topology::GpuNics{} : topology::nics_of_gpu(topology::host_graph(true), device.bus_id, nics);
     if (known.path_class != topology::PathClass::none && known.path_class > topology::farthest(level))
         access.why_not = fmt::format("the path from the GPU to {} is {}, farther than {} allows", nics[0],
                                      name_of(known.path_class), options().variable(OptionIndex::gdr_level));

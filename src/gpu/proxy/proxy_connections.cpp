@@ -57,8 +57,7 @@ Result<bool> ProxyConnections::take(ProxyChannel& channel) {
         channel.flowing = !*through;
     }
     // A NIC may read a given slot until its message is sent.
-    const uint64_t free =
-        channel.given_slots ? std::min(channel.sender->sent(), channel.next) : channel.next;
+    const uint64_t free = channel.given_slots ? std::min(channel.sender->sent(), channel.next) : channel.next;
     if (channel.freed != free) {
         channel.freed = free;
         store_release(end.consumed, uint32_t(free));  // pairs with await_credit() and outgoing_state()

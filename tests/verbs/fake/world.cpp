@@ -145,10 +145,9 @@ bool World::statement(const std::string& text) {
     std::string what;
     words >> what;
     const std::map<std::string, std::atomic<int>*> numbers_of{
-        {"max_qp", &max_qp}, {"max_inline", &max_inline}, {"dma_buf", &dma_buf},
-        {"ece", &ece},       {"fork", &fork_status},      {"reorder", &reorder},
-        {"hold", &hold_us},  {"late", &late_us},          {"down_status", &down_status},
-        {"peermem", &peermem}, {"unflushed", &unflushed}};
+        {"max_qp", &max_qp},           {"max_inline", &max_inline}, {"dma_buf", &dma_buf},    {"ece", &ece},
+        {"fork", &fork_status},        {"reorder", &reorder},       {"hold", &hold_us},       {"late", &late_us},
+        {"down_status", &down_status}, {"peermem", &peermem},       {"unflushed", &unflushed}};
     if (const auto found = numbers_of.find(what); found != numbers_of.end()) {
         int value = 0;
         words >> value;
@@ -296,13 +295,9 @@ int fake_ibverbs_objects() { return World::get().objects; }
 
 unsigned long fake_ibverbs_count(const char* what) {
     World& world = World::get();
-    const std::map<std::string, std::atomic<uint64_t>*> all{{"lost", &world.lost},
-                                                            {"resent", &world.resent},
-                                                            {"duplicate", &world.duplicate},
-                                                            {"rnr", &world.rnr},
-                                                            {"held", &world.held},
-                                                            {"flushes", &world.flushes},
-                                                            {"reordered", &world.reordered}};
+    const std::map<std::string, std::atomic<uint64_t>*> all{
+        {"lost", &world.lost}, {"resent", &world.resent},   {"duplicate", &world.duplicate}, {"rnr", &world.rnr},
+        {"held", &world.held}, {"flushes", &world.flushes}, {"reordered", &world.reordered}};
     const auto found = all.find(what);
     return found == all.end() ? 0 : found->second->load();
 }
