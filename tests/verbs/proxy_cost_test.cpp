@@ -1,5 +1,5 @@
-// proxy_cost_test.cpp: what the proxy does for a slot in the memory of a GPU: no allocation, no lock and no system call,
-// and how much time. A NIC that completes at once takes the place of the fake one, when that has made the connections.
+// proxy_cost_test.cpp: the proxy moves a slot of a connection without an allocation, a lock or a system call, and in how
+// much time. A NIC that completes at once takes the place of the fake one, when that has made the connections.
 #include <linux/prctl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -144,7 +144,7 @@ struct Channel {
                 {slots[self].data(), filled[self], &consumed[self], nullptr, slot_bytes, depth, 1 - self,
                  self == 0 ? lengths : nullptr, self == 1 ? &wanted : nullptr}};
     }
-    // What kernels of both ranks do. Returns the number of slots that arrived.
+    // Stands for the kernels of both ranks. Returns the number of slots that arrived.
     uint32_t kernels() {
         for (; sent - consumed[0] < depth; ++sent) {
             lengths[sent % depth] = slot_bytes;

@@ -97,6 +97,7 @@ struct Incoming {
     bool ready(uint64_t message) const {
         return message < released + shape.depth && parts_left[size_t(message % shape.depth)] == 0;
     }
+    uint64_t& arrival(uint64_t message) { return arrivals[size_t(message % shape.depth)]; }
     bool needs_flush() const {
         return shape.given && shape.given_memory->range().kind == RangeKind::device &&
                shape.given_memory->range().needs_flush;

@@ -54,7 +54,19 @@ Result<bool> FlushPair::ended() {
     return true;
 }
 
-Status Flushes::advance(uint64_t wanted, uint64_t arrivals, const Registered& memory) {
+Result<bool> Flushes::shows(Incoming& incoming, uint64_t message) {
+    if (!incoming.needs_flush() || message < incoming.visible) return true;
+    if (pairs_.empty())
+        return fail(
+            error::internal_state,
+            "rank {} receives from rank {} into the memory of a GPU that needs flushes, and their link has none",
+            incoming.shape.self, incoming.shape.peer);
+    WEFT_TRY(advance(incoming.arrival(message), *incoming.shape.given_memory));
+    while (incoming.ready(incoming.visible) && incoming.arrival(incoming.visible) <= covered_) ++incoming.visible;
+    return message < incoming.visible;
+}
+
+Status Flushes::advance(uint64_t wanted, const Registered& memory) {
     for (; on_their_way_ > 0; --on_their_way_) {
         auto ended = pairs_[pairs_.size() - on_their_way_].pair->ended();
         if (!ended) return ended.take_status();
@@ -62,7 +74,7 @@ Status Flushes::advance(uint64_t wanted, uint64_t arrivals, const Registered& me
         if (on_their_way_ == 1) covered_ = covers_;
     }
     if (covered_ >= wanted) return ok();
-    covers_ = arrivals;
+    covers_ = arrivals_;
     on_their_way_ = pairs_.size();
     for (const OfDevice& each : pairs_)
         WEFT_TRY(each.pair->begin(uintptr_t(memory.range().data), memory.rkey(each.device)));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/drivers/verbs/queue_pair.hpp"
-#include "transports/verbs/registered.hpp"
+#include "transports/verbs/flows.hpp"
 
 namespace weft::internal::verbs {
 
@@ -39,20 +39,23 @@ class Flushes {
   public:
     // `device`: in Devices::all(). The pair must outlive this object.
     void add(FlushPair& pair, size_t device) { pairs_.push_back({&pair, device}); }
-    bool none() const { return pairs_.empty(); }
-    // One step towards covered() >= wanted. `arrivals`: of messages of the link, until now. The read is of the first byte
-    // of `memory`.
-    Status advance(uint64_t wanted, uint64_t arrivals, const Registered& memory);
-    uint64_t covered() const { return covered_; }  // messages, from the first, that kernels see
+    // The message is complete.
+    void arrived(Incoming& incoming, uint64_t message) { incoming.arrival(message) = ++arrivals_; }
+    // Whether kernels see a message that has arrived. If not, a flush is on its way, or this call begins one. verbs.call,
+    // verbs.completion.
+    Result<bool> shows(Incoming& incoming, uint64_t message);
 
   private:
     struct OfDevice {
         FlushPair* pair;
         size_t device;
     };
+    Status advance(uint64_t wanted, const Registered& memory);
+
     std::vector<OfDevice> pairs_;
-    uint64_t covered_ = 0;
-    uint64_t covers_ = 0;      // of the flush on its way
+    uint64_t arrivals_ = 0;    // messages of all connections
+    uint64_t covered_ = 0;     // of these, from the first, the messages that kernels see
+    uint64_t covers_ = 0;      // those that the flush on its way will cover
     size_t on_their_way_ = 0;  // reads: those of the last pairs
 };
 

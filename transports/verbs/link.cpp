@@ -241,24 +241,8 @@ bool Link::take_part(Incoming& incoming, uint32_t word) {
     int& left = incoming.parts_left[size_t((incoming.released + ahead) % incoming.shape.depth)];
     if (left == 0) return damaged("a part of a message that is complete", word), true;
     left = left == Incoming::empty ? Immediate::parts_of(word) - 1 : left - 1;
-    if (left == 0) incoming.arrivals[size_t((incoming.released + ahead) % incoming.shape.depth)] = ++arrivals_;
+    if (left == 0) flushes_.arrived(incoming, incoming.released + ahead);
     return left == 0;
-}
-
-bool Link::see(Incoming& incoming, uint64_t message) {
-    if (!incoming.needs_flush() || message < incoming.visible) return true;
-    const auto arrival = [&](uint64_t number) { return incoming.arrivals[size_t(number % incoming.shape.depth)]; };
-    if (flushes_.none()) {
-        fail(weft::internal::fail(error::internal_state,
-                                  "rank {} receives from rank {} into the memory of a GPU that "
-                                  "needs flushes, and their link has none",
-                                  self_, peer_));
-        return false;
-    }
-    if (Status advanced = flushes_.advance(arrival(message), arrivals_, *incoming.shape.given_memory); !advanced)
-        fail(std::move(advanced));
-    while (incoming.ready(incoming.visible) && arrival(incoming.visible) <= flushes_.covered()) ++incoming.visible;
-    return message < incoming.visible;
 }
 
 bool Link::take_credits(Outgoing& outgoing, uint32_t word) {

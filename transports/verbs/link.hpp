@@ -23,8 +23,6 @@ class Link {
     void post(Outgoing& outgoing);
     // Returns credits if enough are owed.
     void post_credits(Incoming& incoming);
-    // Whether kernels see a message that is ready. If not, a flush is begun.
-    bool see(Incoming& incoming, uint64_t message);
     // Takes a completion. True: a rank that waits may go on.
     bool take(const abi::Completion& completion);
 
@@ -48,6 +46,7 @@ class Link {
     void release_closed();
     uint32_t index() const { return index_; }
     const std::vector<Lane>& lanes() const { return lanes_; }
+    Flushes& flushes() { return flushes_; }
 
     // For Transfers. Posts one request; the lane must have room. False: the link failed.
     bool post(size_t place, abi::SendRequest& request, const Lane::Posted& of);
@@ -89,7 +88,6 @@ class Link {
     std::vector<std::shared_ptr<Outgoing>> outgoing_;
     std::vector<std::shared_ptr<Incoming>> incoming_;
     Flushes flushes_;
-    uint64_t arrivals_ = 0;  // messages of all connections
     bool starved_ = false;
     Status failure_, ending_;
     int64_t ended_us_ = 0;

@@ -31,11 +31,14 @@ Result<Slot> VerbsReceiver::look_ahead(uint64_t ahead, SlotInfo& info) {
             return Slot{};
         }
     }
-    flushing_ = !state.link->see(state, message);
-    if (flushing_) {
-        if (Status why = failure(); !why) return why;
-        return Slot{};
+    auto shown = state.link->flushes().shows(state, message);
+    if (!shown) {
+        state.link->fail(shown.take_status());
+        endpoint_->tell_failures();
+        return failure();
     }
+    flushing_ = !*shown;
+    if (flushing_) return Slot{};
     const MessageHeader& header = *reinterpret_cast<const MessageHeader*>(state.header(message));
     if (header.magic != MessageHeader::expected_magic || header.number != message ||
         header.bytes > state.shape.slot_bytes) [[unlikely]]

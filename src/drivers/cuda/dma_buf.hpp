@@ -14,7 +14,7 @@ struct DmaBuf {
 
 // Of [address, address + bytes), memory of cuMemAlloc or VMM memory of one device, rounded to whole pages of the host.
 // It is of use as long as the mapping does not change. `pcie`: devices on PCIe should access it over PCIe, also if the
-// GPU has NVLink-C2C to its processor; a driver without that choice (before 12.8) ignores it.
+// GPU has NVLink-C2C to its processor. Drivers before 12.8 have no such choice.
 // cuda.driver: the driver exports no dma-buf. cuda.call otherwise. The context must be of the memory's device.
 Result<DmaBuf> export_dma_buf(const Context& context, CUdeviceptr address, size_t bytes, bool pcie);
 

@@ -118,11 +118,11 @@ void DomainMemory::bind(MessageArguments& arguments) const {
     arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostReports, ended));
     std::byte* const remote = reinterpret_cast<std::byte*>(host_.remote.address()) + connections_.remote_words_bytes();
     for (size_t i = 0; i < ranks_.remote.size(); ++i) {
-        arguments.remote |= uint64_t(1) << unsigned(ranks_.remote[i]);
+        arguments.remote.ranks |= uint64_t(1) << unsigned(ranks_.remote[i]);
         arguments.areas[ranks_.remote[i]] = remote + i * sizeof(RemoteMessageArea);
     }
-    arguments.sent_slots = sent_.for_kernels() + connections_.sent_bytes();
-    arguments.received_slots = received_.for_kernels() + connections_.received_bytes();
+    arguments.remote.sent_slots = sent_.for_kernels() + connections_.sent_bytes();
+    arguments.remote.received_slots = received_.for_kernels() + connections_.received_bytes();
 }
 
 void DomainMemory::bind(AccessArguments& arguments) const {

@@ -146,12 +146,14 @@ struct MessageArguments {
     MessageReport* message_report;
     BlockWait* block_waits;  // by block
     RankFlags* own;
-    MessageItem* table;                      // this rank's device memory
-    bool in_table;                           // the items are in the table; else in `items`
-    uint32_t* ended;                         // as in KernelArguments
-    uint64_t remote;                         // peers on other hosts, by bit
-    std::byte *sent_slots, *received_slots;  // for peers on other hosts (remote_message_slots())
-    std::byte* areas[message_ranks_max];     // of a remote peer: its RemoteMessageArea
+    MessageItem* table;  // this rank's device memory
+    bool in_table;       // the items are in the table; else in `items`
+    uint32_t* ended;     // as in KernelArguments
+    struct RemotePeers {
+        uint64_t ranks;                          // by bit
+        std::byte *sent_slots, *received_slots;  // remote_message_slots()
+    } remote;                                    // peers on other hosts
+    std::byte* areas[message_ranks_max];         // of a remote peer: its RemoteMessageArea
     MessageQueue queues[message_p2p_max];
     union {
         MessageItem items[message_items_within];
