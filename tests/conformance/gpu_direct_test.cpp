@@ -72,6 +72,8 @@ TEST_CASE("where the NIC cannot use a GPU's memory, messages pass host memory, a
          {ordered + "; sm 75", "A=b", "", "receives device memory directly over verbs, and stages what it sends"},
          {ordered, "WEFT_GDR_READ=0", "", "stages what it sends: WEFT_GDR_READ is 0"},
          {ordered, "NCCL_NET_GDR_READ=0", "", "stages what it sends: NCCL_NET_GDR_READ is 0"},
+         {ordered, "WEFT_GDR_LEVEL=LOC", "", "in pinned host memory: WEFT_GDR_LEVEL is LOC"},
+         {ordered, "NCCL_NET_GDR_LEVEL=0", "", "in pinned host memory: NCCL_NET_GDR_LEVEL is LOC"},
          {ordered, "WEFT_TRANSPORTS=tcp", "", "tcp moves host memory only"}}));
     HostsJob job(2, machine, {verbs, variable, "FAKE_IBVERBS=" + nic});
     job.run(2);
@@ -101,7 +103,7 @@ TEST_CASE("a request that fails on a GPU's memory is an error on every rank", "[
     }
 }
 
-TEST_CASE("if a rank dies its slots are used again by the next communicator", "[gpu_direct]") {
+TEST_CASE("after a rank has died the others go on with a new communicator", "[gpu_direct]") {
     HostsJob job(3, unordered, {verbs, "FAKE_IBVERBS=unflushed 1"});
     const std::string next = new_id();
     for (int rank = 0; rank < 2; ++rank)

@@ -1,5 +1,9 @@
 #include "transports/verbs/flush.hpp"
 
+#include <unistd.h>
+
+#include "src/base/clock.hpp"
+
 namespace weft::internal::verbs {
 
 Result<std::unique_ptr<FlushPair>> FlushPair::make(const Device& device, int port, int pkey_index) {
@@ -66,19 +70,31 @@ Result<bool> Flushes::shows(Incoming& incoming, uint64_t message) {
     return message < incoming.visible;
 }
 
-Status Flushes::advance(uint64_t wanted, const Registered& memory) {
+// Takes the reads that are complete.
+Status Flushes::collect() {
     for (; on_their_way_ > 0; --on_their_way_) {
         auto ended = pairs_[pairs_.size() - on_their_way_].pair->ended();
         if (!ended) return ended.take_status();
         if (!*ended) return ok();
         if (on_their_way_ == 1) covered_ = covers_;
     }
-    if (covered_ >= wanted) return ok();
+    return ok();
+}
+
+Status Flushes::advance(uint64_t wanted, const Registered& memory) {
+    WEFT_TRY(collect());
+    if (on_their_way_ > 0 || covered_ >= wanted) return ok();
     covers_ = arrivals_;
     on_their_way_ = pairs_.size();
     for (const OfDevice& each : pairs_)
         WEFT_TRY(each.pair->begin(uintptr_t(memory.range().data), memory.rkey(each.device)));
     return ok();
+}
+
+void Flushes::settle() {
+    constexpr int64_t patience_us = 1'000'000;
+    for (const int64_t deadline = now_us() + patience_us; collect() && on_their_way_ > 0 && now_us() < deadline;)
+        usleep(20);
 }
 
 }  // namespace weft::internal::verbs

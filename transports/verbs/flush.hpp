@@ -44,12 +44,15 @@ class Flushes {
     // Whether kernels see a message that has arrived. If not, a flush is on its way, or this call begins one. verbs.call,
     // verbs.completion.
     Result<bool> shows(Incoming& incoming, uint64_t message);
+    // Waits up to a second until no read is on its way: the memory that it reads may end then.
+    void settle();
 
   private:
     struct OfDevice {
         FlushPair* pair;
         size_t device;
     };
+    Status collect();
     Status advance(uint64_t wanted, const Registered& memory);
 
     std::vector<OfDevice> pairs_;

@@ -2,6 +2,11 @@
 
 namespace weft::internal::verbs {
 
+VerbsReceiver::~VerbsReceiver() {
+    if (state_->link && state_->needs_flush()) state_->link->flushes().settle();
+    endpoint_->close(state_);
+}
+
 Status VerbsReceiver::failure() {
     const Status* why = &state_->failure;
     if (why->ok() && state_->link) why = &state_->link->failure();

@@ -11,7 +11,7 @@ class VerbsReceiver final : public Receiver {
   public:
     VerbsReceiver(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<Incoming> incoming)
         : endpoint_(std::move(endpoint)), state_(std::move(incoming)) {}
-    ~VerbsReceiver() override { endpoint_->close(state_); }
+    ~VerbsReceiver() override;
 
     Result<Slot> receive(SlotInfo& info) override { return look_ahead(0, info); }
     Result<Slot> look_ahead(uint64_t ahead, SlotInfo& info) override;

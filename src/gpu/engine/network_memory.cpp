@@ -42,7 +42,9 @@ NicAccess nic_access(const DeviceProperties& device, const NetworkMemoryWanted& 
     const auto nics = wanted.transport->nics(device.bus_id, wanted.rank);
     const topology::GpuNics known =
         nics.empty() ? topology::GpuNics{} : topology::nics_of_gpu(topology::host_graph(true), device.bus_id, nics);
-    if (known.path_class != topology::PathClass::none && known.path_class > topology::farthest(level))
+    if (level == verbs::GdrLevel::loc)
+        access.why_not = fmt::format("{} is LOC", options().variable(OptionIndex::gdr_level));
+    else if (known.path_class != topology::PathClass::none && known.path_class > topology::farthest(level))
         access.why_not = fmt::format("the path from the GPU to {} is {}, farther than {} allows", nics[0],
                                      name_of(known.path_class), options().variable(OptionIndex::gdr_level));
     access.pcie = known.path_class <= topology::PathClass::pxb;
