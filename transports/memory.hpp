@@ -31,6 +31,8 @@ class RegisteredMemory {
     }
     // The bytes by which a peer addresses the range in put and get; empty: the transport has no one-sided access.
     virtual std::vector<std::byte> key() const { return {}; }
+    // After a failure: no transfer reads or writes the range from now on; those under way may fail. The object stays.
+    virtual void revoke() {}
 
   private:
     MemoryRange range_;

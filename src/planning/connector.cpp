@@ -40,6 +40,7 @@ Status Connector::listen(ConnectionSet& set) {
         if (const auto there = senders_.find(key_of(each.channel, each.target)); there != senders_.end()) {
             ends.target = there->second.sender.get();
             ends.target_reads = there->second.reads;
+            ends.target_transport = there->second.transport;
         }
         ends.source_is_remote = each.source >= 0 && !segment_->local(each.source);
         ends.target_is_remote = each.target >= 0 && !segment_->local(each.target);
@@ -99,10 +100,16 @@ Result<bool> Connector::connect(ConnectionSet& set, RankSet& missing) {
                       options.slot_bytes >> 10);
         set.ends[index].target = sender->get();
         set.ends[index].target_reads = reads_of(address.words[reads_word]);
-        senders_[key] = {std::move(*sender), reads_of(address.words[reads_word])};
+        set.ends[index].target_transport = *transport;
+        senders_[key] = {std::move(*sender), reads_of(address.words[reads_word]), *transport};
     }
     set.connected = all;
     return all;
+}
+
+void Connector::end(int peer) {
+    std::erase_if(senders_, [&](const auto& each) { return each.first.peer == peer; });
+    std::erase_if(receivers_, [&](const auto& each) { return each.first.peer == peer; });
 }
 
 ConnectionOptions Connector::options(ConnectionSet& set, size_t place_in_set, bool incoming) const {

@@ -62,6 +62,8 @@ class Connector {
     // One step; the first one listens. True when all connections exist. Otherwise `missing` has the ranks that have not
     // listened yet.
     Result<bool> connect(ConnectionSet& set, RankSet& missing);
+    // Ends all connections with a peer; no set may use them any more.
+    void end(int peer);
     // Whether the peer listens for us on channel 0 with `depth` slots.
     bool called_by(int peer, int depth) const {
         return OobStore(*segment_).get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
@@ -90,6 +92,7 @@ class Connector {
     struct Target {
         std::unique_ptr<Sender> sender;
         CanRead reads;
+        const Transport* transport;
     };
     std::map<Key, Target> senders_;
     bool told_fallback_ = false;

@@ -29,6 +29,19 @@ std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
     });
 }
 
+// The transport that reaches peers on other hosts, if it uses the user's memory by itself; else null.
+const Transport* registering_transport(const Segment& group, int rank) {
+    const uint64_t own = group.rank_info(rank).networks;
+    for (int peer = 0; own != 0 && peer < group.ranks(); ++peer) {
+        if (group.local(peer)) continue;
+        const uint64_t peers = group.rank_info(peer).networks;
+        const Transport* const agreed =
+            rank < peer ? registry::agreed_transport(own, peers) : registry::agreed_transport(peers, own);
+        if (agreed && (agreed->can(Capability::registers) || agreed->can(Capability::one_sided))) return agreed;
+    }
+    return nullptr;
+}
+
 bool has_shared_ranks(const Algorithm& of_user) { return !of_user.of_user->schedules[0].shared_ranks.empty(); }
 
 }  // namespace
@@ -48,6 +61,7 @@ Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBl
       cma_(group, rank),
       slot_stores_(size_t(group.ranks())),
       last_level_(last_level_for(cpus_of(group), cores_of(group))),
+      user_memory_(registering_transport(group, rank), rank),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : chooser_.links().net_slot_bytes,
@@ -80,7 +94,12 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.operation_fingerprint = fingerprint(plan.operation);
     plan.schedule = &binding.schedule;
     plan.ends = binding.connections.ends;
-    for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_is_remote || ends.target_is_remote;
+    for (BlockEnds& ends : plan.ends) {
+        plan.networked |= ends.source_is_remote || ends.target_is_remote;
+        const Transport* const transport = ends.target_is_remote ? ends.target_transport : nullptr;
+        ends.target_posts = transport && transport == user_memory_.transport() && transport->can(Capability::posts);
+        if (ends.target_posts) plan.posts = {&binding.stable_sends, &user_memory_};
+    }
     plan.in_one_place = choice.algorithm->sums == Sums::in_rank_order;
     plan.cpu_kernels = cpu_kernels_;
     plan.slot_stores = slot_stores_.data();

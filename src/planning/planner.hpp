@@ -8,6 +8,7 @@
 #include "src/executor/make_run.hpp"
 #include "src/planning/chooser.hpp"
 #include "src/planning/connector.hpp"
+#include "transports/user_memory.hpp"
 
 namespace weft::internal {
 
@@ -31,7 +32,7 @@ struct PlanKey {
 // A schedule and its connections, shared by the plans of all sizes.
 struct Binding {
     Schedule schedule;
-    std::vector<std::vector<bool>> stable_sends;  // find_stable_sends(schedule)
+    StableSends stable_sends;  // find_stable_sends(schedule)
     ConnectionSet connections;
 };
 
@@ -74,6 +75,7 @@ class Planner {
     // For other owners of a Connector, and for Messages.
     size_t* heap_used() { return &heap_used_; }
     PeerAccess& peer_access() { return peer_access_; }
+    UserMemory& user_memory() { return user_memory_; }
     size_t net_slot_bytes() const { return chooser_.links().net_slot_bytes; }
     // The smallest point-to-point message that is stored past the caches.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
@@ -101,6 +103,7 @@ class Planner {
     std::shared_ptr<const size_t> last_level_;  // bytes of last-level cache for the ranks' buffers
     std::vector<std::byte> scratch_;            // for schedules that need it, one at a time
     size_t heap_used_ = FlagBlock::heap_bytes;
+    UserMemory user_memory_;  // outlives the connections
     Connector connector_;
     struct BindingKey {
         const Algorithm* algorithm;

@@ -15,24 +15,34 @@ namespace weft::internal {
 // Bytes between two checks for failures. Other communicators of the thread progress there too.
 static constexpr uint64_t copied_bytes = 1 << 20;
 
-OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by)
+OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by,
+                   Disconnect disconnect)
     : segment_(&group),
       rank_(rank),
       settings_(settings),
       access_(group, rank, settings.access),
       signals_(group, rank),
+      disconnect_(std::move(disconnect)),
       rma_messages_(group, rank,
                     {std::move(connect), std::move(called_by),
                      [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
-                     [this](int peer, int signal) { signals_.came(peer, signal); }}) {}
+                     [this](int peer, int signal) { signals_.came(peer, signal); }}),
+      remote_copy_(*settings.user_memory) {}
 
 // ---- Windows
 
 Result<WindowPart> OneSided::open(uint32_t number, void* address, size_t bytes, size_t& heap_used) {
     WEFT_TRY(signals_.make(heap_used));
-    windows_[number] = {static_cast<std::byte*>(address), bytes};
-    return WindowPart{reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? Arena::place_of(address, bytes) : 0,
-                      signals_.place()};
+    Window& window = windows_[number];
+    window = {static_cast<std::byte*>(address), bytes};
+    window.registered = settings_.user_memory->add(window.address, bytes);
+    WindowPart part{reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? Arena::place_of(address, bytes) : 0,
+                    signals_.place()};
+    const auto key = window.registered ? window.registered->key() : std::vector<std::byte>();
+    if (key.size() > WindowPart::key_most) return part;
+    part.key_bytes = key.size();
+    std::copy(key.begin(), key.end(), part.key.begin());
+    return part;
 }
 
 void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
@@ -42,6 +52,17 @@ void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
     for (size_t peer = 0; peer < parts.size(); ++peer) signals_.found(int(peer), parts[peer].signals);
 }
 
+// After a failure nothing has waited for the peers' transfers, so these must fail from now on.
+void OneSided::close(uint32_t number, bool messages) {
+    const auto window = windows_.find(number);
+    if (window == windows_.end()) return;
+    const UserMemory::Users users = segment_->aborted() ? UserMemory::Users::senders
+                                    : messages          ? UserMemory::Users::calls
+                                                        : UserMemory::Users::none;
+    if (window->second.registered) settings_.user_memory->remove(window->second.registered, users);
+    windows_.erase(window);
+}
+
 std::byte* OneSided::memory(uint32_t number, uint64_t offset, uint64_t bytes) {
     const auto window = windows_.find(number);
     if (window == windows_.end() || offset > window->second.bytes || bytes > window->second.bytes - offset)
@@ -49,33 +70,40 @@ std::byte* OneSided::memory(uint32_t number, uint64_t offset, uint64_t bytes) {
     return window->second.address + offset;
 }
 
-const OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
+OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
     PeerWindow& reached = window.reached[size_t(peer)];
     if (reached.way == AccessPath::unknown) {
         reached = find_way(window.parts[size_t(peer)], peer);
         WEFT_LOG_RANK(rank_, info, mem, "memory of rank {}'s window of {} bytes is {}", peer,
                       window.parts[size_t(peer)].bytes,
-                      reached.way == AccessPath::mapped   ? "read and written in place"
-                      : reached.way == AccessPath::kernel ? "copied by the kernel"
-                                                          : "asked of that rank");
+                      reached.way == AccessPath::mapped      ? "read and written in place"
+                      : reached.way == AccessPath::kernel    ? "copied by the kernel"
+                      : reached.way == AccessPath::transport ? "read and written by the network"
+                                                             : "asked of that rank");
     }
     return reached;
 }
 
 // A local decision: other ranks do not need to know how this rank reaches their memory.
 OneSided::PeerWindow OneSided::find_way(const WindowPart& part, int peer) {
-    if (!segment_->local(peer)) return {AccessPath::message};
-    if (segment_->same_process(rank_, peer)) return {AccessPath::mapped, reinterpret_cast<std::byte*>(part.address)};
+    if (!segment_->local(peer)) {
+        const Transport* const transport = settings_.user_memory->transport();
+        const bool by_transport = part.key_bytes > 0 && transport && transport->can(Capability::one_sided);
+        return {by_transport ? AccessPath::transport : AccessPath::message, nullptr, nullptr};
+    }
+    if (segment_->same_process(rank_, peer))
+        return {AccessPath::mapped, reinterpret_cast<std::byte*>(part.address), nullptr};
     std::byte* arena = part.in_arena != 0 ? access_.arena(peer) : nullptr;
-    if (arena) return {AccessPath::mapped, arena + (part.in_arena - 1)};
-    return {access_.cma_works(peer) ? AccessPath::kernel : AccessPath::message};
+    if (arena) return {AccessPath::mapped, arena + (part.in_arena - 1), nullptr};
+    return {access_.cma_works(peer) ? AccessPath::kernel : AccessPath::message, nullptr, nullptr};
 }
 
 // ---- A call
 
 Status OneSided::begin(const OneSidedCall& call) {
     using RmaOp = OneSidedCall::RmaOp;
-    reached_ = {};
+    way_ = AccessPath::unknown;
+    base_ = nullptr;
     if (call.kind == RmaOp::put || call.kind == RmaOp::get) {
         const auto place = windows_.find(call.window);
         if (place == windows_.end() || place->second.parts.empty())
@@ -83,21 +111,19 @@ Status OneSided::begin(const OneSidedCall& call) {
         Window& window = place->second;
         const WindowPart& part = window.parts[size_t(call.peer)];
         WEFT_TRY(check_inside(call, part.bytes));
-        if (call.bytes > 0) reached_ = reach(window, call.peer);
-        if (reached_.base) {
-            reached_.base += call.offset;
-            WEFT_TRY(check_overlap(call, reached_.base));
+        if (call.bytes > 0) {
+            const PeerWindow& reached = reach(window, call.peer);
+            way_ = reached.way;
+            if (reached.base) base_ = reached.base + call.offset;
         }
+        if (base_) WEFT_TRY(check_overlap(call, base_));
     }
     call_ = call;
     done_ = 0;
     missing_.clear();
     merge_waits(call.waits, waits_);
-    if (reached_.way == AccessPath::message) {
-        if (call.kind == RmaOp::put)
-            rma_messages_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
-        else
-            rma_messages_.get(call.peer, {call.window, call.offset}, call.data, call.bytes);
+    if (way_ == AccessPath::message) {
+        begin_message();
     } else if (call.kind == RmaOp::signal || (call.kind == RmaOp::put && call.bytes == 0)) {
         send_signal();
     } else if (call.kind == RmaOp::flush) {
@@ -106,12 +132,20 @@ Status OneSided::begin(const OneSidedCall& call) {
     return ok();
 }
 
+void OneSided::begin_message() {
+    way_ = AccessPath::message;
+    if (call_.is_put())
+        rma_messages_.put(call_.peer, {call_.window, call_.offset}, call_.data, call_.bytes, call_.signal);
+    else
+        rma_messages_.get(call_.peer, {call_.window, call_.offset}, call_.data, call_.bytes);
+}
+
 // The signal must not overtake earlier requests to the peer.
 void OneSided::send_signal() {
     if (call_.signal == RmaMessages::no_signal) return;
     if (!segment_->local(call_.peer) || rma_messages_.used(call_.peer)) {
         rma_messages_.put(call_.peer, {}, nullptr, 0, call_.signal);
-        reached_.way = AccessPath::message;
+        way_ = AccessPath::message;
     } else {
         signals_.raise(call_.peer, call_.signal);
     }
@@ -121,7 +155,8 @@ Progress OneSided::advance() {
     using RmaOp = OneSidedCall::RmaOp;
     if (call_.kind == RmaOp::wait) return await_signals();
     if (call_.kind == RmaOp::flush) return flush();
-    if (reached_.way == AccessPath::message) return await_peer();
+    if (way_ == AccessPath::message) return await_peer();
+    if (way_ == AccessPath::transport) return copy_by_transport();
     return done_ < call_.bytes ? copy_some() : Progress::done;
 }
 
@@ -136,8 +171,8 @@ Progress OneSided::copy_some() {
     }
     Status copied;
     std::byte* ours = call_.data + done_;
-    if (reached_.way == AccessPath::mapped) {
-        std::byte *to = puts ? reached_.base + done_ : ours, *from = puts ? ours : reached_.base + done_;
+    if (way_ == AccessPath::mapped) {
+        std::byte *to = puts ? base_ + done_ : ours, *from = puts ? ours : base_ + done_;
         if (bytes <= 64)
             copy_small(to, from, bytes);
         else if (to != from)
@@ -160,7 +195,47 @@ Progress OneSided::copy_some() {
     done_ += bytes;
     if (done_ < call_.bytes) return Progress::moved;
     if (puts) send_signal();
-    return reached_.way == AccessPath::message ? Progress::moved : Progress::done;
+    return way_ == AccessPath::message ? Progress::moved : Progress::done;
+}
+
+// Between hosts, without the target's help once the link exists.
+Progress OneSided::copy_by_transport() {
+    const bool served = rma_messages_.serve();
+    if (Status trouble = rma_messages_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
+    missing_.clear();
+    missing_.insert(call_.peer);
+    if (!remote_copy_.active()) {
+        if (!rma_messages_.link(call_.peer).connected) return served ? Progress::moved : Progress::blocked;
+        if (!attach()) return begin_message(), Progress::moved;
+    }
+    auto progress = remote_copy_.advance();
+    if (!progress) return fails(rma_messages_.breaks(call_.peer, progress.take_status()));
+    rma_messages_.accesses(call_.peer);
+    if (*progress == Progress::blocked && served) return Progress::moved;
+    if (*progress != Progress::done) return *progress;
+    missing_.clear();
+    if (call_.is_put()) send_signal();
+    return way_ == AccessPath::message ? Progress::moved : Progress::done;
+}
+
+// Begins the copy. False: the rank must send a request.
+bool OneSided::attach() {
+    Window& window = windows_.at(call_.window);
+    PeerWindow& reached = window.reached[size_t(call_.peer)];
+    const PeerLink& link = rma_messages_.link(call_.peer);
+    if (!reached.part) {
+        const WindowPart& part = window.parts[size_t(call_.peer)];
+        // The link may use another transport than the window's.
+        auto attached = link.user_memory ? link.target->attach(std::span(part.key).first(part.key_bytes))
+                                         : Result<std::unique_ptr<RemoteMemory>>(std::unique_ptr<RemoteMemory>());
+        if (!attached) WEFT_LOG_RANK(rank_, info, mem, "{}", attached.status().sentence());
+        if (!attached || !*attached) return reached.way = AccessPath::message, false;
+        reached.part = std::move(*attached);
+    }
+    RemoteCopy::Peer& peer = remote_peers_[call_.peer];
+    peer.sender = link.target;
+    remote_copy_.begin(call_, peer, *reached.part);
+    return true;
 }
 
 // Waits until the peer has received our request, or answered it.
@@ -224,6 +299,8 @@ PartnerWait OneSided::awaited() const {
 std::string OneSided::owed_by(int peer) {
     using RmaOp = OneSidedCall::RmaOp;
     std::string owed;
+    if (remote_copy_.active())
+        return fmt::format("is the target of a transfer of rank {} that the network does not complete", rank_);
     for (const SignalWait& wait : waits_) {
         const uint64_t come = signals_.pending(wait.peer, wait.signal);
         if (wait.peer == peer && come < wait.count)
@@ -237,6 +314,8 @@ std::string OneSided::owed_by(int peer) {
 }
 
 void OneSided::abandon() {
+    if (remote_copy_.writes_buffer()) disconnect_(call_.peer);
+    remote_copy_.abandon();
     rma_messages_.abandon();
     waits_.clear();
 }

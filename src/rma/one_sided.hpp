@@ -8,6 +8,7 @@
 #include "src/base/shared_memory.hpp"
 #include "src/peer_access/peer_access.hpp"
 #include "src/rma/one_sided_call.hpp"
+#include "src/rma/remote_copy.hpp"
 #include "src/rma/rma_messages.hpp"
 #include "src/rma/signals.hpp"
 
@@ -22,6 +23,10 @@ struct WindowPart {
     uint64_t entry = 0, state = 0,
              offset = 0;  // device memory for other processes: cuda::BufferRegistry::RegisteredAddress
     uint64_t number = 0;  // of the window that is being deregistered
+    // RegisteredMemory::key() for ranks of other hosts; no bytes: they send requests.
+    static constexpr size_t key_most = 96;
+    uint64_t key_bytes = 0;
+    std::array<std::byte, key_most> key = {};
 };
 
 // Owned by the communicator. Thread-bound to the rank. One call at a time: begin(), then advance() until done. Nothing
@@ -31,16 +36,20 @@ class OneSided {
     struct Settings {
         PeerAccess::Settings access;
         const CpuKernels* cpu_kernels;
+        UserMemory* user_memory;
     };
     using Connect = std::function<Status(int peer, PeerLink& link)>;
     using CalledBy = std::function<bool(int peer)>;
-    OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by);
+    using Disconnect = std::function<void(int peer)>;  // ends the link and all that it does with this rank's memory
+    OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by,
+             Disconnect disconnect);
 
     // ---- Windows. A window has the same number on all ranks. open() accepts requests of other ranks; complete() adds
     // the parts of all ranks.
     Result<WindowPart> open(uint32_t number, void* address, size_t bytes, size_t& heap_used);
     void complete(uint32_t number, std::span<const WindowPart> parts);
-    void close(uint32_t number) { windows_.erase(number); }
+    // `messages`: some of this rank's messages may be in progress, and use the window's memory.
+    void close(uint32_t number, bool messages);
 
     // ---- A call. If begin() fails, nothing has changed.
     Status begin(const OneSidedCall& call);
@@ -62,21 +71,26 @@ class OneSided {
     bool touched_by(int peer) const { return signals_.touched_by(peer); }
 
   private:
-    enum class AccessPath : uint8_t { unknown, mapped, kernel, message };
+    enum class AccessPath : uint8_t { unknown, mapped, kernel, transport, message };
     struct PeerWindow {
         AccessPath way = AccessPath::unknown;
-        std::byte* base = nullptr;  // mapped
+        std::byte* base = nullptr;           // mapped
+        std::unique_ptr<RemoteMemory> part;  // transport, once the link exists
     };
     struct Window {
         std::byte* address = nullptr;
         size_t bytes = 0;
+        const RegisteredMemory* registered = nullptr;
         std::vector<WindowPart> parts = {};    // by rank; empty: not known yet
         std::vector<PeerWindow> reached = {};  // by rank; empty: not known yet
     };
     std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
-    const PeerWindow& reach(Window& window, int peer);
+    PeerWindow& reach(Window& window, int peer);
     PeerWindow find_way(const WindowPart& part, int peer);
+    void begin_message();
     Progress copy_some();
+    Progress copy_by_transport();
+    bool attach();
     Progress await_peer();
     Progress await_signals();
     Progress flush();
@@ -88,13 +102,17 @@ class OneSided {
     Settings settings_;
     PeerAccess access_;
     Signals signals_;
+    Disconnect disconnect_;
     RmaMessages rma_messages_;
+    RemoteCopy remote_copy_;
+    std::map<int, RemoteCopy::Peer> remote_peers_;
     std::map<uint32_t, Window> windows_;
 
     OneSidedCall call_{};
-    std::vector<SignalWait> waits_;  // of the call, one for each signal
-    PeerWindow reached_;             // the window that the call accesses
-    uint64_t done_ = 0;              // bytes of the call that are complete
+    std::vector<SignalWait> waits_;         // of the call, one for each signal
+    AccessPath way_ = AccessPath::unknown;  // to the window that the call accesses
+    std::byte* base_ = nullptr;             // of the accessed range, if it is mapped
+    uint64_t done_ = 0;                     // bytes of the call that are complete
     RankSet missing_;
     Status failure_;
 };

@@ -17,12 +17,15 @@ class Registered final : public RegisteredMemory {
     static constexpr uint32_t key_magic = 0x6b766677;  // "wfvk"
     // `access`: verbs::access. verbs.memlock, verbs.call.
     static Result<std::unique_ptr<Registered>> make(const Devices& devices, const MemoryRange& range, int access);
-    uint32_t lkey(size_t device) const { return regions_[device]->lkey(); }
-    uint32_t rkey(size_t device) const { return regions_[device]->rkey(); }
+    // 0, which no memory has, after revoke().
+    uint32_t lkey(size_t device) const { return has(device) ? regions_[device]->lkey() : 0; }
+    uint32_t rkey(size_t device) const { return has(device) ? regions_[device]->rkey() : 0; }
+    void revoke() override { regions_.clear(); }
     std::vector<std::byte> key() const override;
 
   private:
     using RegisteredMemory::RegisteredMemory;
+    bool has(size_t device) const { return device < regions_.size() && regions_[device]; }
     std::vector<std::optional<MemoryRegion>> regions_;  // by device
 };
 

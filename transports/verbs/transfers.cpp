@@ -53,7 +53,10 @@ Result<bool> Transfers::post(Link& link, Outgoing& of, Transfer transfer) {
         piece.own += begin;
         piece.there += begin;
         piece.bytes = end - begin;
-        if (!post_part(link, of, (of.home_lane(count) + part) % count, number, piece)) break;
+        if (!post_part(link, of, (of.home_lane(count) + part) % count, number, piece)) {
+            complete(number, int(parts - part));  // the link has failed: no device uses the rest
+            break;
+        }
         begin = end;
     }
     return true;
@@ -91,13 +94,16 @@ bool Transfers::confirm(Link& link, Outgoing& of) {
         request.send_flags = send_flag::signaled;
         request.remote_addr = of.slots.headers.address;
         request.rkey = of.slots.headers.keys[lane.rail];
-        if (!link.post(place, request, {&of, 0, Lane::Posted::confirmation})) break;
+        if (!link.post(place, request, {&of, 0, Lane::Posted::confirmation})) {
+            confirming_left_ = int(place);
+            break;
+        }
     }
     return true;
 }
 
-void Transfers::complete(uint64_t number) {
-    --at(number).parts_left;
+void Transfers::complete(uint64_t number, int parts) {
+    at(number).parts_left -= parts;
     while (ended_ < posted_ && at(ended_).parts_left == 0) ++ended_;
 }
 

@@ -54,7 +54,7 @@ class Transfers {
     uint64_t fence() const { return scattered_end_; }
     // Reads what confirms all that was posted, unless such reads are under way. False: a send queue is full.
     bool confirm(Link& link, Outgoing& of);
-    void complete(uint64_t number);  // a part of a transfer
+    void complete(uint64_t number, int parts = 1);  // parts of a transfer
     // A read of confirm(). True: it was the last one. `works`: the link has not failed, so that the read is complete.
     bool complete_confirmation(bool works);
 

@@ -19,6 +19,8 @@
 //   `reorder 0|1`: with 1 data lands in pieces, in any order that IBTA allows; with 0 at once.
 //   `hold US`: data may wait so long before it lands (50).
 //   `late US`: a receive completion may wait so long after its data (0).
+// Observation.
+//   `watch ADDRESS BYTES`: "watched" counts the bytes that later requests read or write there, on the side that posts.
 // Faults, each once, counted from now on.
 //   `fail FUNCTION K ERRNO`: the K-th call of it fails: ibv_reg_mr, post_send, poll_cq.
 //   `complete STATUS K`: the K-th request that succeeds completes with the status, and fails its queue pair.
@@ -35,7 +37,7 @@ extern "C" {
 int fake_ibverbs_do(const char* statements);
 // Objects that exist now: contexts, domains, regions, channels, queues and queue pairs.
 int fake_ibverbs_objects();
-// Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered"; "held":
-// writes to the memory of GPUs that waited for a flush, and "flushes".
+// Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered". And "watched";
+// "held": writes to the memory of GPUs that waited for a flush, and "flushes".
 unsigned long fake_ibverbs_count(const char* what);
 }

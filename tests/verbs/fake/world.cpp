@@ -252,6 +252,12 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             completions.emplace_back(other, one);
         else
             losses.emplace_back(one, other);
+    } else if (what == "watch") {
+        uint64_t begin = 0, bytes = 0;
+        words >> begin >> bytes;
+        watch_begin = begin;
+        watch_end = begin + bytes;
+        watched = 0;
     } else if (what == "after") {
         words >> one;
         std::string rest;
@@ -296,8 +302,9 @@ int fake_ibverbs_objects() { return World::get().objects; }
 unsigned long fake_ibverbs_count(const char* what) {
     World& world = World::get();
     const std::map<std::string, std::atomic<uint64_t>*> all{
-        {"lost", &world.lost}, {"resent", &world.resent},   {"duplicate", &world.duplicate}, {"rnr", &world.rnr},
-        {"held", &world.held}, {"flushes", &world.flushes}, {"reordered", &world.reordered}};
+        {"lost", &world.lost}, {"resent", &world.resent},       {"duplicate", &world.duplicate},
+        {"rnr", &world.rnr},   {"reordered", &world.reordered}, {"watched", &world.watched},
+        {"held", &world.held}, {"flushes", &world.flushes}};
     const auto found = all.find(what);
     return found == all.end() ? 0 : found->second->load();
 }
