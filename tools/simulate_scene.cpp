@@ -256,9 +256,11 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
     return fabric;
 }
 
+constexpr static uint64_t steps_most = 200'000'000;  // of a simulation without --anyway
+
 // Announces a long simulation before it starts, and refuses one that takes too long.
 static Status weigh(const char* name, bool anyway, int ranks, const SimulatedEffort& effort) {
-    constexpr uint64_t told_from = 20'000'000, steps_most = 200'000'000;
+    constexpr uint64_t told_from = 20'000'000;
     // For ranks beyond the caches and non-empty messages (docs/guide/simulation.md).
     constexpr double us_a_step = 1.5;
     const auto text = [&](uint64_t steps) {
@@ -290,6 +292,7 @@ SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const 
         return row.schedule(layout, parameters);
     };
     if (request.every_rank) call.symmetry = Symmetry::none;
+    if (!request.anyway) call.steps_most = steps_most;
     call.weigh = [&row, anyway = request.anyway, ranks = scene.layout.ranks](const SimulatedEffort& effort) {
         return weigh(row.name, anyway, ranks, effort);
     };

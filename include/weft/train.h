@@ -1100,7 +1100,7 @@ WEFT_API weftResult_t weftTrainOptimizerCreate(weftTrainOptimizer_t* optimizer, 
                                                size_t partCount, const weftComm_t* axes, size_t axisCount,
                                                const weftTrainOptimizerConfig_t* config);
 
-/* Ends `optimizer` and frees its moments. NULL is accepted.
+/* Ends `optimizer` and frees its moments. On a device wait first for the streams of its steps. NULL is accepted.
  * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainOptimizerDestroy(weftTrainOptimizer_t optimizer);

@@ -216,7 +216,7 @@ class Optimizer(_Closing, _weft.TrainOptimizer):
         self._set_trust(self._number(name), trust, factor)
 
     def close(self) -> None:
-        """Frees the moments."""
+        """Frees the moments. On a device wait first for the streams of its steps."""
         self._close()
 
 

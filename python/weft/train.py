@@ -43,24 +43,27 @@ def _pairs(named: Optional[Named]) -> list[tuple[str, Any]]:
     return list(named.items()) if isinstance(named, Mapping) else list(named)
 
 
-def _elements(x: Any) -> int:
-    count = 1
-    for length in _results.shape_of(x):
-        count *= length
-    return count
-
-
 class Bucket:
     """Gradients of one dtype, as a hook sees them: hook(bucket) replaces ``bucket.data`` by the average of all ranks.
 
-    It is valid during the hook only. All ranks call their hooks for the same buckets, in one order, in a thread of
-    the Ddp or in Ddp.finish.
+    It is valid during the hook only. All ranks call their hooks for the same buckets, in one order. In host memory a
+    thread of the Ddp or Ddp.finish calls them.
+
+    On a device the call of the Ddp that fills a bucket runs its hook: Ddp.ready, or begin, finish or join. The hook
+    enqueues all work that reads or writes ``data`` or scratch memory on ``stream``, and does not wait for it. So calls of
+    ``comm`` get ``stream=bucket.stream``, which serves host memory, too.
     """
 
-    def __init__(self, bucket: _weft.TrainBucket, parameters: list[tuple[str, Any]], comm: Communicator) -> None:
+    def __init__(self, bucket: _weft.TrainBucket, names: list[str], forms: list[Any], comm: Communicator) -> None:
         self._bucket = bucket
-        self._parameters = parameters
+        self._names = names
+        self._forms = forms
         self.comm = comm  #: a Communicator for the hook's calls; all ranks make the same ones
+
+    @property
+    def stream(self) -> Optional[int]:
+        """The address of a CUDA stream, as torch.cuda.ExternalStream and cupy take it; None in host memory."""
+        return self._bucket.stream
 
     @property
     def index(self) -> int:
@@ -80,7 +83,7 @@ class Bucket:
     @property
     def names(self) -> list[str]:
         """Of the parameters, in the order in which their gradients lie in ``data``."""
-        return [self._parameters[number][0] for number in self._bucket.parameters]
+        return [self._names[number] for number in self._bucket.parameters]
 
     @property
     def offsets(self) -> list[int]:
@@ -90,8 +93,7 @@ class Bucket:
     @property
     def data(self) -> Any:
         """This rank's gradients: one dimension, of the library of the first parameter. Change it in place."""
-        first = self._parameters[self._bucket.parameters[0]][1]
-        return _results.over(first, self._bucket.memory, (-1,))
+        return _results.over(self._forms[self._bucket.parameters[0]], self._bucket.memory, (-1,))
 
     def average(self, sent_as: Optional[str] = None) -> None:
         """Averages ``data`` over all ranks. sent_as: "float16" or "bfloat16" sends fewer bytes."""
@@ -101,8 +103,11 @@ class Bucket:
         """Replaces ``data`` by its approximate average over all ranks, in the way of the Compressor."""
         self._bucket.compress(compressor)
 
-    def scratch(self, nbytes: int) -> memoryview:
-        """Memory that stays with its contents until the buckets are rebuilt. Delete arrays over it in the hook."""
+    def scratch(self, nbytes: int) -> Any:
+        """Memory that stays with its contents until the buckets are rebuilt. Delete arrays over it in the hook.
+
+        It is a memoryview, or on a device an object with __cuda_array_interface__, whose elements are bytes.
+        """
         return self._bucket.scratch(nbytes)
 
 
@@ -177,10 +182,16 @@ Hook = Union[None, str, Compressor, Callable[[Bucket], None]]
 
 
 class Ddp(_Training, _weft.Ddp):
-    """A registered model: parameters and buffers in host memory, and gradients in buckets.
+    """A registered model: parameters, buffers, and gradients in buckets.
 
     All ranks of comm make it with the same names, shapes, dtypes and settings. Then all have the values of rank 0. It
     keeps the arrays. They are numpy's or torch's, or have the buffer protocol.
+
+    If all arrays lie on the CUDA device of comm, so do the gradients. They are torch's or cupy's, or have
+    __cuda_array_interface__ or DLPack. Gradients are arrays of the same library over the device's memory, or
+    DeviceArrays, which other libraries take. Give the CUDA stream of the computation to each call: the call enqueues its
+    work and does not block, and what the stream does later sees the result. None is the legacy default stream there.
+    Join, find_unused and the first iterations wait for other ranks.
 
     parameters, buffers: mappings of names, or pairs. In the order of the forward pass.
     gradients: arrays of the caller for some parameters. Other gradients live in their buckets: Ddp.gradient.
@@ -213,13 +224,16 @@ class Ddp(_Training, _weft.Ddp):
         hook: Hook = None,
     ) -> None:
         pairs: list[tuple[str, Any]] = []
+        names: list[str] = []
+        forms: list[Any] = []
         own: dict[str, Any] = {}
         entries: list[tuple[str, Any, Any, int]] = []
         others: list[tuple[str, Any]] = []
         refused = None
         try:
             pairs, others, own = _pairs(parameters), _pairs(buffers), dict(gradients or {})
-            self._numbers = {name: number for number, (name, _) in enumerate(pairs)}
+            names = [name for name, _ in pairs]
+            self._numbers = {name: number for number, name in enumerate(names)}
             for name in own:
                 self._number(name)
             entries = [(name, x, own.get(name), _rows(x)) for name, x in pairs]
@@ -229,7 +243,7 @@ class Ddp(_Training, _weft.Ddp):
             comm,
             entries,
             others,
-            self._called(hook, pairs) if callable(hook) else hook,
+            self._called(hook, names, forms) if callable(hook) else hook,
             {
                 "bucket_cap_bytes": bucket_cap_bytes,
                 "divide_by_active": divide_by_active,
@@ -240,16 +254,21 @@ class Ddp(_Training, _weft.Ddp):
             },
             refused,
         )
+        for (_, x), (device, dtype) in zip(pairs, self._facts()):
+            forms.append(x if device < 0 else _results.form_of(x, device, dtype))
         self._pairs = pairs
+        self._forms = forms
         self._own = own
 
     @staticmethod
-    def _called(hook: Callable[[Bucket], None], pairs: list[tuple[str, Any]]) -> Callable[[_weft.TrainBucket], None]:
+    def _called(
+        hook: Callable[[Bucket], None], names: list[str], forms: list[Any]
+    ) -> Callable[[_weft.TrainBucket], None]:
         def call(bucket: _weft.TrainBucket) -> None:
             comm = Communicator()
             bucket.borrow_comm(comm)
             try:
-                hook(Bucket(bucket, pairs, comm))
+                hook(Bucket(bucket, names, forms, comm))
             finally:
                 _weft.give_back(comm)
 
@@ -263,50 +282,56 @@ class Ddp(_Training, _weft.Ddp):
             return number
         return parameter
 
-    def begin(self, *, accumulate: bool = False) -> None:
+    def begin(self, *, accumulate: bool = False, stream: Any = None) -> None:
         """Begins an iteration, before the forward pass. accumulate: nothing is sent, and the caller adds gradients up.
 
         The second iteration that synchronises rebuilds the buckets: ask for the gradients again.
+        stream: on a device, the CUDA stream that uses parameters, buffers and gradients.
         """
-        self._begin(accumulate)
+        self._begin(accumulate, stream)
 
     def gradient(self, parameter: Union[str, int]) -> Any:
         """The gradient as an array of the parameter's shape: the caller's, or memory in its bucket."""
         number = self._number(parameter)
-        memory = self._gradient(number, 0)  # refuses a wrong number
+        memory = self._gradient(number)  # refuses a wrong number
         name, x = self._pairs[number]
         if name in self._own:
             return self._own[name]
-        memory = self._gradient(number, _elements(x) * _itemsize(x))
-        return _results.over(x, memory, _results.shape_of(x))
+        return _results.over(self._forms[number], memory, _results.shape_of(x))
 
-    def ready(self, parameter: Union[str, int]) -> None:
-        """This rank has written the gradient. Full buckets are reduced at once, in the same order on all ranks."""
-        self._ready(self._number(parameter))
+    def ready(self, parameter: Union[str, int], *, stream: Any = None) -> None:
+        """This rank has written the gradient. Full buckets are reduced at once, in the same order on all ranks.
 
-    def ready_all(self, parameters: Optional[Iterable[Union[str, int]]] = None) -> None:
+        stream: on a device, the CUDA stream that writes the gradient.
+        """
+        self._ready(self._number(parameter), stream)
+
+    def ready_all(self, parameters: Optional[Iterable[Union[str, int]]] = None, *, stream: Any = None) -> None:
         """ready() for several parameters in one call; None: all, the last one first."""
         names = range(len(self._pairs) - 1, -1, -1) if parameters is None else parameters
-        self._ready_all([self._number(each) for each in names])
+        self._ready_all([self._number(each) for each in names], stream)
 
-    def finish(self) -> None:
-        """Ends the iteration. If it synchronises, each gradient is the average over all ranks then."""
-        self._finish()
+    def finish(self, *, stream: Any = None) -> None:
+        """Ends the iteration. If it synchronises, each gradient is the average over all ranks then.
+
+        stream: on a device, the CUDA stream whose later work sees the averages.
+        """
+        self._finish(stream)
 
     @contextlib.contextmanager
-    def iteration(self, *, accumulate: bool = False) -> Iterator["Ddp"]:
+    def iteration(self, *, accumulate: bool = False, stream: Any = None) -> Iterator["Ddp"]:
         """begin() and finish(). If an exception leaves the block or finish(), the Ddp ends on all ranks."""
-        self.begin(accumulate=accumulate)
+        self.begin(accumulate=accumulate, stream=stream)
         try:
             yield self
-            self.finish()
+            self.finish(stream=stream)
         except BaseException:
             self._give_up()
             raise
 
-    def join(self) -> None:
+    def join(self, *, stream: Any = None) -> None:
         """Takes part in the other ranks' iterations with zeros, until every rank has called it."""
-        self._join()
+        self._join(stream)
 
     def used(self, parameter: Union[str, int]) -> bool:
         """Whether some rank reported the gradient in the newest iteration that synchronised."""
@@ -325,9 +350,9 @@ class Ddp(_Training, _weft.Ddp):
         """How many buckets there are; it changes when they are rebuilt."""
         return self._bucket_count()
 
-    def zero_gradients(self) -> None:
+    def zero_gradients(self, *, stream: Any = None) -> None:
         """Sets all gradients to zero: before begin, or in an iteration that accumulates."""
-        self._zero_gradients()
+        self._zero_gradients(stream)
 
     def async_error(self) -> Optional[Error]:
         """The error that has ended the Ddp, or None. Does not wait."""
@@ -339,7 +364,10 @@ class Ddp(_Training, _weft.Ddp):
         self._abort()
 
     def close(self) -> None:
-        """Frees the gradients. Other ranks get an error if an iteration that synchronises is open."""
+        """Frees the gradients. Other ranks get an error if an iteration that synchronises is open.
+
+        On a device wait first for the streams that use gradients.
+        """
         self._close()
 
 
@@ -349,13 +377,6 @@ def _rows(x: Any) -> int:
     except Exception:  # the Ddp refuses it
         return 0
     return shape[0] if len(shape) > 1 else 0
-
-
-def _itemsize(x: Any) -> int:
-    size = getattr(x, "itemsize", None)
-    if callable(size) or size is None:
-        size = x.element_size() if hasattr(x, "element_size") else memoryview(x).itemsize
-    return int(size)
 
 
 __all__ = ["Box", "Bucket", "Checkpoint", "Compressor", "Ddp", "DistributedSampler", "Local", "Optimizer", "ParameterServer", "Piece", "Replica", "Scaler", "ServerStats", "Shard", "Stats", "Stragglers", "Unit", "batch_norm_backward", "batch_norm_forward", "clip_gradients", "gradient_norm"]

@@ -85,18 +85,14 @@ std::vector<RankEntry> CheckInClient::newly_joined() {
     const size_t joined = segment_->header().joined.load(std::memory_order_acquire);
     for (int rank = 0; rank < segment_->ranks() && members_.size() < joined; ++rank) {
         const int pid = segment_->rank_info(rank).pid.load(std::memory_order_acquire);
-        if (pid != 0 && members_.insert(rank).second)
-            members.push_back({rank, pid, segment_->rank_info(rank).cpu, segment_->rank_info(rank).networks,
-                               segment_->row(rank).gpu.facts});
+        if (pid != 0 && members_.insert(rank).second) {
+            const RankRow& row = segment_->row(rank);
+            members.push_back(
+                {rank, pid, segment_->rank_info(rank).cpu, segment_->rank_info(rank).networks, row.gpu.facts});
+            share_.add(row.cpus, row.quota);
+        }
     }
     return members;
-}
-
-// The processors of this host's ranks.
-CpuShare CheckInClient::share() const {
-    CpuShare all;
-    for (const int rank : members_) all.add(segment_->row(rank).cpus, segment_->row(rank).quota);
-    return all;
 }
 
 void CheckInClient::put_members(ByteWriter& to, const std::vector<RankEntry>& members) const {
@@ -125,7 +121,7 @@ void CheckInClient::check_in(Fd socket) {
         });
     HostEntry self = settings_.self;
     self.members = newly_joined();
-    self.share = share();
+    self.share = share_;
     ByteWriter content;
     self.write(content);
     put_members(content, self.members);
@@ -138,7 +134,7 @@ void CheckInClient::report_joined() {
     const auto members = newly_joined();
     if (members.empty()) return;
     ByteWriter content;
-    put_share(content, share());
+    put_share(content, share_);
     content.put(uint32_t(members.size()));
     for (const RankEntry& member : members) member.write(content);
     put_members(content, members);

@@ -43,7 +43,6 @@ class CheckInClient {
     void connect();
     void check_in(Fd socket);
     std::vector<RankEntry> newly_joined();
-    CpuShare share() const;
     void put_members(ByteWriter& to, const std::vector<RankEntry>& members) const;
     void on_frame(uint32_t kind, ByteReader& content);
 
@@ -55,6 +54,7 @@ class CheckInClient {
     std::unique_ptr<AsyncConnect> connect_;
     std::unique_ptr<ControlConnection> root_;
     std::set<int> members_;
+    CpuShare share_;  // the processors of the members
     bool abort_sent_ = false;
     int64_t retry_us_;
     int64_t refused_us_ = 0;  // since when no process listens at the root's addresses; 0: one does

@@ -2,19 +2,47 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+#include <memory>
+#include <mutex>
+
 #include "src/base/fd.hpp"
 #include "src/base/file.hpp"
+#include "src/base/per_process.hpp"
 
 namespace weft::internal {
 
 namespace {
 
+// The process's mappings, as the kernel lists them. The list grows with the threads, so threads that wait for it share
+// the next reading: otherwise n ranks that start together would cost n * n.
+class Mappings {
+  public:
+    // The list, read after this call began.
+    std::shared_ptr<const std::string> now() {
+        const uint64_t wanted = begun_.load(std::memory_order_acquire) + 1;
+        std::lock_guard lock(mutex_);
+        const uint64_t last = begun_.load(std::memory_order_relaxed);
+        if (last < wanted) {
+            begun_.store(last + 1, std::memory_order_release);
+            list_ = std::make_shared<const std::string>(system_file("/proc/self/maps"));
+        }
+        return list_;
+    }
+
+  private:
+    std::atomic<uint64_t> begun_{0};  // readings
+    std::mutex mutex_;
+    std::shared_ptr<const std::string> list_;
+};
+
 // Whether a file of that name, of any version, is mapped. It asks the kernel: the loader would read its cache, which a
 // child that another thread forks right now would inherit in an inconsistent state.
 bool mapped(const std::string& name) {
+    static PerProcess<Mappings> mappings;
     const std::string wanted = '/' + name.substr(0, name.find(".so")) + ".so";
-    const std::string maps = system_file("/proc/self/maps");
-    return maps.empty() || maps.find(wanted) != std::string::npos;  // unreadable: it may be mapped
+    const auto list = mappings.get().now();
+    return list->empty() || list->find(wanted) != std::string::npos;  // unreadable: it may be mapped
 }
 
 }  // namespace

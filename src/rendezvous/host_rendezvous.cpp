@@ -64,6 +64,17 @@ Result<std::shared_ptr<Segment>> HostRendezvous::advance() {
     return segment_;
 }
 
+bool HostRendezvous::wait(bool has_segment) {
+    if (has_segment && awaited_.exchange(true, std::memory_order_acquire)) return false;
+    std::vector<pollfd> list;
+    const int slice = descriptors(list);
+    const bool waits = !list.empty() || !has_segment;
+    if (waits) poll(list.data(), nfds_t(list.size()), slice);
+    if (has_segment) awaited_.store(false, std::memory_order_release);
+    return waits;
+}
+
+// Appends the descriptors to wait for; returns the longest time to wait in milliseconds.
 int HostRendezvous::descriptors(std::vector<pollfd>& list) {
     std::lock_guard lock(mutex_);
     if (server_) server_->add_descriptors(list);
@@ -108,7 +119,7 @@ std::optional<std::vector<net::Address>> HostRendezvous::find_root() {
 
 Status HostRendezvous::try_other_hosts(bool roots) {
     const bool rooting = roots && id_.derived() && !root_;
-    if (!id_.has_root() || (!rooting && (!leads_ || control_))) return ok();
+    if (!id_.has_root() || (!rooting && (!leader_.here || control_))) return ok();
     // Another rank of this process may have tried just before the rank that makes it the root.
     int64_t& next_us = rooting ? next_root_us_ : next_try_us_;
     if (now_us() < next_us) return ok();
@@ -121,7 +132,7 @@ Status HostRendezvous::try_other_hosts(bool roots) {
         if (id_.root_port() != 0) WEFT_TRY((*dispatcher)->listener().listen_also(id_.root_port()));
         root_ = std::move(root);
     }
-    if (!leads_ || control_) return ok();
+    if (!leader_.here || control_) return ok();
     auto addresses = find_root();
     if (!addresses) return ok();
     obstacle_.clear();
@@ -196,7 +207,7 @@ Status HostRendezvous::take_role() {
             (*segment)->doorbell().set(std::move(doorbell));
         }
         segment_ = std::move(*segment);
-        leads_ = true;
+        leader_.here = true;
         server_.emplace(std::move(socket_fd), segment_, id_.identity());
         WEFT_LOG(info, init, "this process leads the rendezvous of {} ranks, segment of {} KiB", ranks_,
                  segment_->memory().segment_bytes() >> 10);
@@ -211,8 +222,8 @@ Status HostRendezvous::take_role() {
         if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR) return ok();
         return fail(error::system_call, "cannot connect to the leader of the rendezvous: {}", errno_text(errno));
     }
-    WEFT_TRY(check_user(client.number(), leader_pid_));
-    client_.emplace(std::move(client), leader_pid_, id_.identity());
+    WEFT_TRY(check_user(client.number(), leader_.pid));
+    client_.emplace(std::move(client), leader_.pid, id_.identity());
     return ok();
 }
 

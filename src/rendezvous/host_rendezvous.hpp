@@ -4,6 +4,7 @@
 #pragma once
 #include <poll.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,11 @@
 #include "src/segment/segment.hpp"
 
 namespace weft::internal {
+
+struct Leader {
+    bool here = false;  // it is this process
+    int pid = 0;        // of another process; 0: unknown
+};
 
 // Thread-safe: any rank thread of the process makes the steps, and the lock is held for one short step.
 class HostRendezvous {
@@ -37,7 +43,7 @@ class HostRendezvous {
     // AgreedTexts), or the reason why there is none.
     bool needs_machine() {
         std::lock_guard lock(mutex_);
-        return leads_ && !machine_;
+        return leader_.here && !machine_;
     }
     void set_machine(Result<MachineText> described) {
         std::lock_guard lock(mutex_);
@@ -45,8 +51,10 @@ class HostRendezvous {
     }
     // The id was made on another host, so the ranks of this host cannot be all ranks.
     bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
-    // Appends the descriptors to wait for; returns the longest time to wait in milliseconds.
-    int descriptors(std::vector<pollfd>& list);
+    // Sleeps until advance() may have work, for some milliseconds at most. Only one thread at a time wakes for the
+    // descriptors: the other ranks of the process that have the segment sleep until all ranks have joined. False: there
+    // is nothing to sleep for here, or another thread does it.
+    bool wait(bool has_segment);
     // All ranks have joined: no other process is accepted.
     void close();
     // After the ranks of several hosts have joined.
@@ -54,7 +62,7 @@ class HostRendezvous {
     // The leader's process; 0: unknown, or this process.
     int leader_pid() {
         std::lock_guard lock(mutex_);
-        return leader_pid_;
+        return leader_.pid;
     }
     // The leader's reason why others are missing; empty on clients.
     std::string obstacle();
@@ -65,25 +73,26 @@ class HostRendezvous {
     }
     bool leads() {
         std::lock_guard lock(mutex_);
-        return leads_;
+        return leader_.here;
     }
 
   private:
     bool role_known() const { return server_ || client_ || segment_; }
+    int descriptors(std::vector<pollfd>& list);
     Status take_role();
     Status try_other_hosts(bool roots);
     std::optional<std::vector<net::Address>> find_root();
 
     std::mutex mutex_;
+    std::atomic<bool> awaited_{false};  // a thread waits for the descriptors
     UniqueId id_;
     uint64_t host_;
     int ranks_;
     std::shared_ptr<Segment> segment_;
-    bool leads_ = false;
     std::optional<Result<MachineText>> machine_;
     std::optional<SegmentServer> server_;  // the leader's
     std::optional<SegmentClient> client_;  // another process's, until it has the segment
-    int leader_pid_ = 0;
+    Leader leader_;
 
     std::unique_ptr<RootRendezvous> root_;  // in rank 0's process, of a derived id
     std::shared_ptr<Control> control_;      // the leader's

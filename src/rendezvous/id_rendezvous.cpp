@@ -1,7 +1,6 @@
 #include "src/rendezvous/id_rendezvous.hpp"
 
 #include <linux/futex.h>
-#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +23,9 @@ namespace {
 constexpr int64_t futex_slice_ms = 20;
 constexpr int64_t alone_us = 50'000;             // ranks of one host usually need less, without any network
 constexpr int64_t client_patience_us = 200'000;  // the leader knows more of the cause, so it reports first
+
+// The more ranks check each other, the less often each does.
+constexpr int64_t check_interval_us(int ranks) { return 50'000 + 4'000 * int64_t(ranks); }
 
 // A rank whose source fails still joins: a late rank would wait for it in vain otherwise.
 template <class T>
@@ -95,7 +97,10 @@ IdRendezvous::~IdRendezvous() = default;
 
 Result<bool> IdRendezvous::advance() {
     // The deadline starts here: in a group the thread may prepare other ranks for long before it advances this one.
-    if (begun_us_ == 0) begun_us_ = now_us();
+    if (begun_us_ == 0) {
+        begun_us_ = now_us();
+        next_check_us_ = begun_us_ + check_interval_us(ranks_);
+    }
     auto segment = host_rendezvous_->advance();
     if (!segment) return give_up(segment.take_status());
     if (!segment_ && *segment) segment_ = *segment;
@@ -150,8 +155,7 @@ Status IdRendezvous::check_others() {
     const int64_t patience_us = host_rendezvous_->leads() || !id_.has_root() ? 0 : client_patience_us;
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) return late();
     if (!segment_ || now < next_check_us_) return ok();
-    // The more ranks check, the less often each does.
-    next_check_us_ = now + 50'000 + 4'000 * int64_t(ranks_);
+    next_check_us_ = now + check_interval_us(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
         if (!died(rank)) continue;
         // A rank that gives up records its error before it releases its lifetime lock.
@@ -221,12 +225,7 @@ int IdRendezvous::first_missing() const {
 }
 
 void IdRendezvous::wait() {
-    std::vector<pollfd> list;
-    const int slice = host_rendezvous_->descriptors(list);
-    if (!list.empty() || !segment_) {
-        poll(list.data(), nfds_t(list.size()), slice);
-        return;
-    }
+    if (host_rendezvous_->wait(segment_ != nullptr)) return;
     auto& joined = segment_->header().joined;
     const uint32_t seen = joined.load(std::memory_order_acquire);
     if (complete()) return;

@@ -6,7 +6,6 @@ namespace weft::internal {
 
 struct SimulatedRank {
     int32_t first_block = 0, blocks = 0;
-    int32_t dependents = 0;      // blocks that wait for a step of this one
     int32_t thread_waiters = 0;  // blocks that wait for the only thread
     int32_t last = 0;            // the block that had the thread last
     bool thread_busy = false;

@@ -53,6 +53,7 @@ Status SimulatedRanks::connect() {
     for (const Schedule& schedule : schedules_) blocks += schedule.blocks.size();
     blocks_.reserve(blocks);
     connections_.reserve(blocks);
+    pending_.dependents.resize(blocks);
     for (int rank = 0; rank < int(schedules_.size()); ++rank) WEFT_TRY(connect_rank(rank));
     WEFT_TRY(connections_.check_ends());
     flags_.load(schedules_, shape_.ranks);
@@ -104,7 +105,6 @@ void SimulatedRanks::wait(int32_t index, BlockPhase phase) {
     SimulatedBlock& state = blocks_[size_t(index)];
     state.phase = phase;
     if (phase != BlockPhase::thread) state.awaited = Awaited(phase);
-    ranks_[size_t(state.rank)].dependents += phase == BlockPhase::dependency;
     ranks_[size_t(state.rank)].thread_waiters += phase == BlockPhase::thread;
 }
 
@@ -118,7 +118,6 @@ void SimulatedRanks::advance(int32_t index) {
     SimulatedRank& rank = ranks_[size_t(state.rank)];
     const Schedule& schedule = schedules_[size_t(state.rank)];
     if (state.phase == BlockPhase::working || state.phase == BlockPhase::ended) return;
-    rank.dependents -= state.phase == BlockPhase::dependency;
     rank.thread_waiters -= state.phase == BlockPhase::thread;
     state.phase = BlockPhase::ready;
     const auto& instructions = state.block->instructions;
@@ -139,7 +138,8 @@ void SimulatedRanks::advance(int32_t index) {
         if (instruction.after.block >= 0 && state.iteration == 0 &&
             !reached(instruction.after, schedule.tiles, state.at.tile,
                      blocks_[size_t(rank.first_block + instruction.after.block)].at))
-            return wait(index, BlockPhase::dependency);
+            return pending_.dependents.add(index, rank.first_block + instruction.after.block),
+                   wait(index, BlockPhase::dependency);
         if (!advance_step(index, instruction)) return;
         complete_step(index);
     }
@@ -280,12 +280,10 @@ void SimulatedRanks::give_threads() {
 
 void SimulatedRanks::complete_step(int32_t index) {
     SimulatedBlock& state = blocks_[size_t(index)];
-    const SimulatedRank& rank = ranks_[size_t(state.rank)];
     if (++state.iteration < state.block->instructions[size_t(state.at.step)].repeat) return;
     state.iteration = 0;
     ++state.at.step;
-    if (rank.dependents == 0) return;
-    for (int32_t other = rank.first_block; other < rank.first_block + rank.blocks; ++other)
+    for (const int32_t other : pending_.dependents.take(index))
         if (blocks_[size_t(other)].phase == BlockPhase::dependency) queue(other);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "src/simulator/dependents.hpp"
 #include "src/simulator/simulated_block.hpp"
 #include "src/simulator/simulated_connections.hpp"
 #include "src/simulator/simulated_flags.hpp"
@@ -34,6 +35,7 @@ class SimulatedRanks {
     struct Pending {
         std::vector<int32_t> blocks;   // to advance
         std::vector<int32_t> threads;  // ranks with blocks that want the only thread
+        Dependents dependents;         // blocks that wait for a step
     };
 
     Status connect_rank(int rank);

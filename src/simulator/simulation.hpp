@@ -14,7 +14,7 @@ namespace weft::internal {
 enum class Symmetry : uint8_t {
     none,   // every rank is simulated
     exact,  // only if the result is the same: all chunks of all tiles have one size
-    even,   // also if chunks differ by 64 bytes: each counts as their mean, unless many are empty
+    even,   // also if chunks differ by 64 bytes: each counts as their mean, unless many are empty (steps_most)
 };
 
 // The reason why a step waits before it begins.
@@ -57,6 +57,8 @@ struct SimulatedCall {
     size_t wanted_tile_bytes = 0;                // of the whole message, as in Algorithm::tile_bytes
     DirectMode mode = {};
     Symmetry symmetry = Symmetry::even;
+    // Symmetry::even: chunks count as their mean also if many are empty, when all ranks would take more steps than this.
+    uint64_t steps_most = UINT64_MAX;
     // Called after the preparation of each rank. A failure ends the simulation, so that a caller can refuse one of
     // hours.
     std::function<Status(const SimulatedEffort&)> weigh = {};

@@ -41,9 +41,8 @@ class Preparation {
         for (int rank = 0; rank < period; ++rank) {
             Schedule schedule = elementary(rank == 0 ? first : call_.schedule(rank));
             if (call_.weigh) {
-                const auto tiles_a_run = uint64_t(schedule.tiles);
                 ++effort.prepared;
-                effort.steps += steps_of(schedule) * ((tiles_ + tiles_a_run - 1) / tiles_a_run);
+                effort.steps += steps_of(schedule);
                 WEFT_TRY(call_.weigh(effort));
             }
             machine.add(std::move(schedule));
@@ -74,12 +73,21 @@ class Preparation {
         return expand(schedule, call_.mode);
     }
 
-    // Of one run.
-    static uint64_t steps_of(const Schedule& schedule) {
+    // Of a rank in all tiles.
+    uint64_t steps_of(const Schedule& schedule) const {
         uint64_t steps = 0;
         for (const Block& block : schedule.blocks)
             for (const Instruction& instruction : block.instructions) steps += uint64_t(instruction.repeat);
-        return steps;
+        const auto tiles_a_run = uint64_t(schedule.tiles);
+        return steps * ((tiles_ + tiles_a_run - 1) / tiles_a_run);
+    }
+
+    // Turns between those that are compared with the first one. All are compared, unless their schedules are very long.
+    static int turns_apart(const Schedule& first) {
+        constexpr uint64_t compared_most = 20'000'000;  // instructions: some seconds
+        uint64_t instructions = 0;
+        for (const Block& block : first.blocks) instructions += block.instructions.size();
+        return int(instructions * uint64_t(first.ranks) / compared_most) + 1;
     }
 
     // Whether more than a quarter of the chunks are empty, and skipped, so that the mean would be too wrong. In
@@ -88,7 +96,7 @@ class Preparation {
         return schedule.span == 1 && length / size_t(schedule.chunks / schedule.parts()) < 48;
     }
 
-    // Whether the ranks of one turn can stand for all. Builds the schedules of all ranks to find out.
+    // Whether the ranks of one turn can stand for all. Builds the schedules of all ranks to find out, or of many.
     bool symmetric(const Schedule& first) {
         const int period = fabric_.rotation();
         const std::vector<bool>& readable = call_.mode.readable;
@@ -96,16 +104,16 @@ class Preparation {
         if (call_.symmetry == Symmetry::none || period >= first.ranks || first.ranks % period != 0) return false;
         const size_t last = call_.bytes - (tiles_ - 1) * tile_bytes_;
         even_ = !chunks_alike(first, tile_bytes_) || !chunks_alike(first, last);
-        too_uneven_ = even_ && call_.symmetry == Symmetry::even && too_uneven(first, last);
+        too_uneven_ = even_ && call_.symmetry == Symmetry::even && too_uneven(first, last) &&
+                      steps_of(first) <= call_.steps_most / uint64_t(first.ranks);
         if (even_ && (call_.symmetry != Symmetry::even || too_uneven_)) return even_ = false;
-        std::vector<Schedule> turn;
-        for (int rank = 0; rank < first.ranks; ++rank) {
-            Schedule schedule = rank == 0 ? first : call_.schedule(rank);
-            if (rank < period)
-                turn.push_back(std::move(schedule));
-            else if (!turns_into(turn[size_t(rank % period)], schedule, period))
-                return even_ = false;
-        }
+        std::vector<Schedule> turn = {first};
+        for (int rank = 1; rank < period; ++rank) turn.push_back(call_.schedule(rank));
+        const int turns = first.ranks / period, apart = turns_apart(first);
+        for (int other = 1; other < turns; other = other < turns - 1 ? std::min(other + apart, turns - 1) : turns)
+            for (int rank = 0; rank < period; ++rank)
+                if (!turns_into(turn[size_t(rank)], call_.schedule(other * period + rank), period))
+                    return even_ = false;
         for (const Schedule& schedule : turn)
             if (!shared_ranks_turn(schedule, period)) return even_ = false;
         return true;

@@ -203,17 +203,20 @@ namespace {
 // The driver and the context that answer for the addresses of a call.
 class PointerContext {
   public:
-    static Result<PointerContext> make(int device) {
+    static Result<PointerContext> make() {
         PointerContext made;
-        made.device_ = device;
         if (!cuda::Driver::in_use()) return made;
         auto driver = cuda::Driver::get();
         if (!driver) return driver.take_status();
+        CUcontext current = nullptr;
+        WEFT_TRY((*driver)->check((*driver)->CtxGetCurrent(&current), "query the current context"));
+        if (current == nullptr) {
+            auto context = cuda::Context::of_any_device(**driver);
+            if (!context) return context.take_status();
+            if (context->handle() == nullptr) return made;
+            made.context_.emplace(std::move(*context));
+        }
         made.driver_ = *driver;
-        if (device < 0) return made;
-        auto context = cuda::Context::retain(**driver, device);
-        if (!context) return context.take_status();
-        made.context_.emplace(std::move(*context));
         return made;
     }
     Result<int> device_of(const void* memory) const {
@@ -223,26 +226,23 @@ class PointerContext {
             scope.emplace(*context_);
             WEFT_TRY(scope->take_status());
         }
-        auto facts = cuda::describe_pointer(*driver_, memory);
-        // Without a context this thread has no device memory.
-        if (!facts && device_ < 0) return -1;
-        if (!facts) return facts.take_status();
+        const auto facts = cuda::describe_pointer(*driver_, memory);
+        if (!facts) return facts.status().copy();
         return facts->on_device() ? facts->device : -1;
     }
 
   private:
-    int device_ = -1;
-    const cuda::Driver* driver_ = nullptr;  // null: the process uses none
-    std::optional<cuda::Context> context_;
+    const cuda::Driver* driver_ = nullptr;  // null: the process uses no device
+    std::optional<cuda::Context> context_;  // empty: the current one answers
 };
 
 }  // namespace
 
-DeviceFinder device_finder(int current) {
-    return [current, known = std::shared_ptr<PointerContext>()](const void* memory) mutable -> Result<int> {
+DeviceFinder device_finder() {
+    return [known = std::shared_ptr<PointerContext>()](const void* memory) mutable -> Result<int> {
         if (!memory) return -1;
         if (!known) {
-            auto made = PointerContext::make(current);
+            auto made = PointerContext::make();
             if (!made) return made.take_status();
             known = std::make_shared<PointerContext>(std::move(*made));
         }

@@ -7,7 +7,7 @@ Result<std::unique_ptr<MemorySpace>> device_space(int device) {
     return fail(error::gpu_unavailable, "device {} cannot be used: this build has no GPU support", device);
 }
 
-DeviceFinder device_finder(int) {
+DeviceFinder device_finder() {
     return [](const void*) { return Result<int>(-1); };
 }
 

@@ -99,10 +99,10 @@ std::unique_ptr<MemorySpace> host_space();
 Result<std::unique_ptr<MemorySpace>> device_space(int device);
 // The device that holds the memory; -1: host memory.
 using DeviceFinder = std::function<Result<int>(const void* memory)>;
-// For the addresses of one call: whether the process uses a driver is found once, which reads its memory map. `current`
-// is the communicator's device, whose context answers; -1: it has none. For one thread.
-DeviceFinder device_finder(int current);
+// For the addresses of one call: whether the process uses a driver is found once, which reads its memory map. Any device's
+// context answers for all addresses: the thread's current one, or one in use. For one thread.
+DeviceFinder device_finder();
 // For one address.
-inline Result<int> device_of(const void* memory, int current) { return device_finder(current)(memory); }
+inline Result<int> device_of(const void* memory) { return device_finder()(memory); }
 
 }  // namespace weft::internal::train

@@ -95,6 +95,15 @@ TEST_CASE("a primary context is retained as often as it has owners", "[context]"
     CHECK(contains(Context::retain(*driver, 9).status().sentence(), "find device 9"));
 }
 
+TEST_CASE("the context of any device is one that is in use", "[context]") {
+    FakeDriver driver;
+    CHECK(take(Context::of_any_device(*driver)).handle() == nullptr);
+    const Context one = driver.context(1);
+    const Context found = take(Context::of_any_device(*driver));
+    CHECK(found.handle() == one.handle());
+    CHECK(found.device() == 1);
+}
+
 TEST_CASE("NVML shows links, their ends, and the NVLink domain", "[nvml]") {
     fake::reset("gpus 3; nvlink 0 0 1; nvlink 0 1 1; nvlink 0 4 switch; fabric 0 7; p2p 0 2 0");
     const nvml::Nvml* nvml = take(nvml::Nvml::open(FAKE_CUDA_LIBRARY));

@@ -1,8 +1,13 @@
 // driver_test.cpp: which CUDA driver is found, and each reason why there is none.
 #include "src/drivers/cuda/driver.hpp"
 
-#include <filesystem>
+#include <dlfcn.h>
 
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "src/drivers/library.hpp"
 #include "tests/drivers/fake.hpp"
 #include "tests/subprocess.hpp"
 
@@ -29,6 +34,26 @@ TEST_CASE("a missing library is a sentence that names it", "[driver]") {
     CHECK_ERROR(why_not("/nowhere/libcuda.so.1"), "cuda.driver");
     CHECK(contains(why_not("/nowhere/libcuda.so.1").sentence(), "/nowhere/libcuda.so.1"));
     CHECK(contains(told({"WEFT_CUDA_LIBRARY=/nowhere/libcuda.so.1"}), "[cuda.driver]"));
+}
+
+TEST_CASE("a library that was just loaded is found while other threads look, too", "[driver]") {
+    const char* const name = "libanl.so.1";  // of the C library, and nobody loads it
+    REQUIRE(!DynamicLibrary::loaded(name));
+    std::atomic<bool> ends{false};
+    std::vector<std::thread> others;
+    for (int i = 0; i < 3; ++i)
+        others.emplace_back([&] {
+            while (!ends) (void)DynamicLibrary::loaded(name);
+        });
+    int missed = 0;
+    for (int round = 0; round < 100; ++round) {
+        void* const handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        missed += handle == nullptr || !DynamicLibrary::loaded(name);
+        if (handle != nullptr) dlclose(handle);
+    }
+    ends = true;
+    for (std::thread& other : others) other.join();
+    CHECK(missed == 0);
 }
 
 TEST_CASE("the user can do without GPUs", "[driver]") {

@@ -304,6 +304,24 @@ TEST_CASE("chunks that differ by a line are counted as their mean", "[simulator]
         }
 }
 
+TEST_CASE("empty chunks count as the mean if all ranks would take too long", "[simulator]") {
+    // A rank with one thread does a step for each chunk, empty or not: that is the largest error.
+    const auto [kind, error] = GENERATE(table<const char*, double>({{"dgx-h100", 0.01}, {"cpu-10g", 0.25}}));
+    const HostsFabric fabric(*find_host_kind(kind), 32, 8);
+    for (const char* name : {"ring", "two_level_ring"}) {
+        CAPTURE(name, kind);
+        SimulatedCall call =
+            call_of(*registry::find_algorithm(name, Collective::all_reduce), {fabric.ranks(), 0, fabric.hosts()}, 2048);
+        const Simulation all = simulated(fabric, call);
+        CHECK(all.ranks_simulated == fabric.ranks());
+        call.steps_most = 10'000;
+        const Simulation few = simulated(fabric, call);
+        CHECK(few.ranks_simulated == 8);
+        CHECK(few.even);
+        CHECK(few.us == Approx(all.us).epsilon(error));
+    }
+}
+
 TEST_CASE("arguments that do not fit together are an error", "[simulator]") {
     const PairsFabric fabric(2, 1000, 1);
     const auto objection = [&](const SimulatedCall& call) {

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 PROGRAM, TEXT = sys.argv[1:3]
 SMALL = "--layers 1 --width 32 --heads 2 --context 16 --steps 12 --batch 12 --report 1".split()
@@ -18,7 +19,9 @@ LIMIT = 200
 
 
 def torchrun(options, folder, *training):
-    command = [sys.executable, "-m", "torch.distributed.run", *options, "--no-python", PROGRAM, "--mode", "fsdp", "--deterministic"]
+    # torchrun ends the other ranks, which shall say first what they saw.
+    patient = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "--no-python", *patient, PROGRAM, "--mode", "fsdp", "--deterministic"]
     return [*command, *SMALL, "--checkpoint", folder, "--checkpoint-every", "3", "--resume", *training, TEXT]
 
 
@@ -27,7 +30,7 @@ def losses(text):
 
 
 class Elastic(unittest.TestCase):
-    def test_a_rank_that_kills_itself_is_replaced(self):
+    def test_a_rank_that_kills_itself_is_named_and_replaced(self):
         alone = subprocess.run([PROGRAM, *SMALL, "--virtual-ranks", "2", TEXT], capture_output=True, text=True, timeout=LIMIT, check=True)
         with tempfile.TemporaryDirectory() as folder:
             command = torchrun(["--standalone", "--nproc-per-node=2", "--max-restarts=2"], folder, "--fail-at", "8")
@@ -39,6 +42,7 @@ class Elastic(unittest.TestCase):
         self.assertEqual(losses(after), losses(alone.stdout)[first:])
         self.assertEqual(after.split()[-1], alone.stdout.split()[-1])
         self.assertNotIn("weights", before)
+        self.assertRegex(done.stderr, r"rank 1 .*\[rank\.died\]")
 
     @unittest.skipUnless(AGENTS, "takes a minute")
     def test_without_a_lost_agent_the_other_one_goes_on(self):
@@ -68,7 +72,7 @@ class Elastic(unittest.TestCase):
                     if agent.poll() is None:
                         os.killpg(agent.pid, signal.SIGKILL)
                     agent.wait()
-                output = [open(f"{folder}/agent{number}").read() for number in range(2)]
+                output = [Path(folder, f"agent{number}").read_text() for number in range(2)]
             resumed = [int(each) for each in re.findall(r"resumed after step (\d+)", "".join(output))]
             self.assertTrue(resumed and resumed[-1] >= 30, output)
             self.assertIn("weights", "".join(output))

@@ -7,43 +7,27 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <stdexcept>
+#include <random>
 #include <string>
 #include <vector>
 
-#include "src/base/datatype.hpp"
-#include "tests/train/both_memories.hpp"
-#include "tests/train/trained_rank.hpp"
+#include "tests/amount.hpp"
+#include "tests/train/hooked_model.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
 using namespace weft::internal::train;
 
+const bool weft::internal::test::program_has_devices = true;
+
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-struct TensorOfTest {
-    weftDataType_t type;
-    size_t count, rows;
-};
 // One is longer than a chunk of the kernels. Matrices are worth a rank, and one of them has more columns than rows.
-constexpr TensorOfTest hooked_tensors[] = {{weftFloat32, 120, 12},  {weftFloat32, 5, 0},   {weftFloat16, 96, 8},
-                                           {weftBfloat16, 300, 0},  {weftFloat64, 129, 0}, {weftFloat32, 0, 0},
-                                           {weftFloat32, 4200, 60}, {weftFloat32, 300, 0}, {weftFloat16, 64, 4}};
+const std::vector<TensorOfTest> hooked_tensors = {
+    {weftFloat32, 120, 12}, {weftFloat32, 5, 0},     {weftFloat16, 96, 8},
+    {weftBfloat16, 300, 0}, {weftFloat64, 129, 0},   {weftFloat32, 0, 0},
+    {weftFloat32, 300, 0},  {weftFloat32, 4200, 60}, {weftFloat16, 64, 4}};
 
-weftTrainCompressorConfig_t config_of(weftTrainCompression_t method) {
-    weftTrainCompressorConfig_t config = WEFT_TRAIN_COMPRESSOR_CONFIG_INITIALIZER;
-    config.method = method;
-    config.startIteration = 0;
-    config.momentum = 0;
-    config.density = 0.1;
-    config.blockCount = 32;
-    config.leastRate = 0.5;
-    config.rank = 3;
-    return config;
-}
 struct Case {
     std::string name;
     weftTrainCompressorConfig_t config;
@@ -54,6 +38,7 @@ std::vector<Case> cases() {
         const char* const names[] = {"PowerSGD", "top-k", "1-bit", "int8", "float8"};
         for (int method = 0; method < 5; ++method) {
             weftTrainCompressorConfig_t config = config_of(weftTrainCompression_t(method));
+            config.rank = 3;
             config.errorFeedback = feedback;
             all.push_back({names[method] + std::string(feedback ? "" : " without feedback"), config});
         }
@@ -77,101 +62,29 @@ std::vector<Case> cases() {
     return all;
 }
 
-class OwnCompressor {
+// All, or a drawn half.
+std::vector<Case> drawn_cases() {
+    static std::mt19937 random(seed());
+    std::vector<Case> all = cases();
+    if (small()) std::erase_if(all, [&](const Case&) { return random() % 2 != 0; });
+    return all;
+}
+
+// With small buckets.
+class DeviceModel : public HookedModel {
   public:
-    explicit OwnCompressor(const weftTrainCompressorConfig_t& config) {
-        need(weftTrainCompressorCreate(&handle_, &config));
-    }
-    OwnCompressor(const OwnCompressor&) = delete;
-    ~OwnCompressor() { (void)weftTrainCompressorDestroy(handle_); }
-    weftTrainCompressor_t get() const { return handle_; }
-    Bytes saved() const {
-        size_t bytes = 0;
-        need(weftTrainCompressorSave(handle_, nullptr, &bytes));
-        Bytes state(bytes);
-        need(weftTrainCompressorSave(handle_, state.data(), &bytes));
-        return state;
-    }
-    void load(const Bytes& state) const { need(weftTrainCompressorLoad(handle_, state.data(), state.size())); }
-
-  private:
-    weftTrainCompressor_t handle_ = nullptr;
-};
-
-// A rank's model in one kind of memory. The caller's stream is that of a space of its own.
-class HookedModel {
-  public:
-    HookedModel(weftComm_t comm, int rank, bool on_device, const OwnCompressor& compressor, size_t cap = 2000)
-        : rank_(rank), space_(space_of_rank(rank, on_device)) {
-        std::vector<weftTrainTensor_t> all;
-        for (const TensorOfTest& each : hooked_tensors) {
-            names_.push_back("layer" + std::to_string(all.size()));
-            memory_.push_back(each.count > 0 ? need(space_->allocate(each.count * size_of(each.type))) : nullptr);
-            need(space_->zero(memory_.back().get(), each.count * size_of(each.type)));
-            weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
-            tensor.data = memory_.back().get();
-            tensor.count = each.count;
-            tensor.rows = each.rows;
-            tensor.datatype = each.type;
-            all.push_back(tensor);
-        }
-        for (size_t p = 0; p < all.size(); ++p) all[p].name = names_[p].c_str();
-        need(space_->synchronize());
-        weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
-        config.bucketCapBytes = cap;
-        config.hook = weftTrainHookCompress;
-        config.hookContext = compressor.get();
-        need(weftTrainDdpCreate(&ddp_, comm, all.data(), all.size(), nullptr, 0, &config));
-        need(weftBarrier(comm, nullptr));
-    }
-    HookedModel(const HookedModel&) = delete;
-    ~HookedModel() { (void)weftTrainDdpDestroy(ddp_); }
-
-    weftTrainDdp_t ddp() const { return ddp_; }
-    MemorySpace& space() const { return *space_; }
-    // The values of a parameter of float32.
-    float* values(int p) const { return static_cast<float*>(memory_[size_t(p)].get()); }
-    void* gradient(int p) const {
-        void* memory = nullptr;
-        need(weftTrainDdpGetGradient(ddp_, p, &memory));
-        return memory;
-    }
-    weftStream_t stream() const { return space_->stream(); }
-    // One iteration, of which the work on a device may go on. `bad` replaces an element.
+    DeviceModel(weftComm_t comm, int rank, bool on_device, const OwnCompressor& compressor)
+        : HookedModel(comm, on_device, hooked_tensors, compressor.hooked(2000)), rank_(rank) {}
+    // `bad` replaces an element.
     void iterate(int iteration, const float* bad = nullptr) {
-        need(weftTrainDdpBegin(ddp_, weftTrainSynchronize, stream()));
-        for (int p = int(std::size(hooked_tensors)); p-- > 0;) {
-            const auto [type, count, rows] = hooked_tensors[p];
-            Bytes& numbers = sent_.emplace_back(count * size_of(type));
-            for (size_t i = 0; i < count; ++i)
-                set_number(numbers.data(), type, i,
-                           gradient_element(rank_, iteration, p, i) * (i % 7 == 0 ? 3.1 : 0.7));
-            if (bad && p == 6) set_number(numbers.data(), type, 77, double(*bad));
-            need(space_->copy(gradient(p), numbers.data(), numbers.size()));
-            need(weftTrainDdpGradientReady(ddp_, p, stream()));
-        }
-        need(weftTrainDdpFinish(ddp_, stream()));
-    }
-    // The bytes of all gradients.
-    Bytes result() {
-        Bytes all;
-        for (size_t p = 0; p < std::size(hooked_tensors); ++p) {
-            const size_t bytes = hooked_tensors[p].count * size_of(hooked_tensors[p].type), begin = all.size();
-            all.resize(begin + bytes);
-            need(space_->copy(all.data() + begin, gradient(int(p)), bytes));
-        }
-        need(space_->synchronize());
-        sent_.clear();
-        return all;
+        HookedModel::iterate([&](int p, size_t i) {
+            if (bad && p == 7 && i == 77) return double(*bad);
+            return gradient_element(rank_, iteration, p, i) * (i % 7 == 0 ? 3.1 : 0.7);
+        });
     }
 
   private:
     int rank_;
-    std::unique_ptr<MemorySpace> space_;
-    std::vector<std::string> names_;
-    std::vector<std::shared_ptr<void>> memory_;
-    std::vector<Bytes> sent_;  // until the stream has read them
-    weftTrainDdp_t ddp_ = nullptr;
 };
 
 // The results of some iterations and the state after them. Gradients are not finite in two of them.
@@ -181,7 +94,7 @@ struct Seen {
 };
 Seen seen_of(weftComm_t comm, int rank, bool on_device, const weftTrainCompressorConfig_t& config) {
     const OwnCompressor compressor(config);
-    HookedModel model(comm, rank, on_device, compressor);
+    DeviceModel model(comm, rank, on_device, compressor);
     Seen seen;
     const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
     for (int k = 0; k < 5; ++k) {
@@ -196,7 +109,7 @@ Seen seen_of(weftComm_t comm, int rank, bool on_device, const weftTrainCompresso
 std::string different(const Bytes& host, const Bytes& device) {
     if (host.size() != device.size()) return "sizes differ";
     size_t begin = 0;
-    for (size_t p = 0; p < std::size(hooked_tensors); ++p)
+    for (size_t p = 0; p < hooked_tensors.size(); ++p)
         for (size_t i = 0; i < hooked_tensors[p].count; ++i, begin += size_of(hooked_tensors[p].type)) {
             const size_t size = size_of(hooked_tensors[p].type);
             alignas(8) std::byte aligned[2][8];
@@ -214,20 +127,13 @@ std::string different(const Bytes& host, const Bytes& device) {
 
 template <class Body>
 void on_devices(int ranks, Body&& body) {
-    const auto run = [&](weftComm_t comm, int rank) -> std::string {
-        try {
-            return body(comm, rank);
-        } catch (const std::exception& exception) {
-            return exception.what();
-        }
-    };
-    for (const std::string& wrong : on_threads(ranks, nullptr, run, fake_devices)) CHECK(wrong == "");
+    for (const std::string& wrong : on_ranks(ranks, true, body)) CHECK(wrong == "");
 }
 
 }  // namespace
 
 TEST_CASE("compressing hooks on devices have the bits of the host, and keep its state") {
-    for (const Case& each : cases())
+    for (const Case& each : drawn_cases())
         for (const int ranks : each.config.errorFeedback ? std::vector<int>{3} : std::vector<int>{1}) {
             CAPTURE(each.name, ranks);
             on_devices(ranks, [&](weftComm_t comm, int rank) -> std::string {
@@ -250,7 +156,7 @@ TEST_CASE("a compressor takes its state from a device to the host and back") {
             const OwnCompressor straight(config_of(method)), moved(config_of(method)), loaded(config_of(method));
             // Two iterations of a new object: its buckets are rebuilt in the second one.
             const auto result_of = [&](int third, bool on_device, const OwnCompressor& compressor) {
-                HookedModel model(comm, rank, on_device, compressor);
+                DeviceModel model(comm, rank, on_device, compressor);
                 for (int k = 2 * third; k < 2 * third + 2; ++k) model.iterate(k);
                 return model.result();
             };
@@ -266,12 +172,12 @@ TEST_CASE("a compressor takes its state from a device to the host and back") {
 }
 
 TEST_CASE("a warm step of a compressing hook on a device waits for no work") {
-    for (const Case& each : cases()) {
+    for (const Case& each : drawn_cases()) {
         if (!each.config.errorFeedback) continue;
         CAPTURE(each.name);
         on_devices(2, [&](weftComm_t comm, int rank) -> std::string {
             const OwnCompressor compressor(each.config);
-            HookedModel model(comm, rank, true, compressor);
+            DeviceModel model(comm, rank, true, compressor);
             for (int k = 0; k < 3; ++k) {
                 model.iterate(k);
                 (void)model.result();
@@ -300,10 +206,10 @@ std::vector<float> weights_of_lamb(weftComm_t comm, int rank, bool on_device, st
     settings.layerScales = 1;
     settings.startIteration = 3;
     const OwnCompressor compressor(settings);
-    HookedModel model(comm, rank, on_device, compressor);
+    DeviceModel model(comm, rank, on_device, compressor);
     std::vector<weftTrainPart_t> parts;
     std::vector<int> numbers;
-    for (int p = 0; p < int(std::size(hooked_tensors)); ++p) {
+    for (int p = 0; p < int(hooked_tensors.size()); ++p) {
         const auto [type, count, rows] = hooked_tensors[p];
         if (type != weftFloat32 || count == 0) continue;
         std::vector<float> values;

@@ -219,4 +219,34 @@ TEST_CASE("states on a device are copied to host memory and back", "[train]") {
     demand(weftTrainOptimizerDestroy(optimizer));
 }
 
+TEST_CASE("a thread without a context and without axes uses the device that its arrays lie on", "[train]") {
+    const int device = devices() - 1;
+    const Ranks ranks({device});
+    Twins twins(device, 1);
+    weftTrainOptimizerConfig_t config = config_of(weftTrainAdam);
+    double norms[2] = {};
+    for (const bool on_device : {false, true}) {
+        weftTrainOptimizer_t optimizer = nullptr;
+        std::vector<weftTrainPart_t> parts = twins.parts(on_device);
+        for (weftTrainPart_t& each : parts) each.axes = 0;
+        const auto count = parts.size();
+        const weftStream_t of = on_device ? ranks.streams[0]->weft() : nullptr;
+        demand(weftTrainOptimizerCreate(&optimizer, parts.data(), count, nullptr, 0, &config));
+        demand(weftTrainGradientNorm(parts.data(), count, nullptr, 0, 2, &norms[on_device], of));
+        demand(weftTrainClipGradients(parts.data(), count, norms[on_device], norms[on_device] / 2, 1, of));
+        demand(weftTrainOptimizerSetGradient(optimizer, 0, parts[0].gradient));
+        demand(weftTrainOptimizerStep(optimizer, 0.01, 0.5, 0, of));
+        ranks.streams[0]->finish();
+        demand(weftTrainOptimizerDestroy(optimizer));
+    }
+    CHECK(std::abs(norms[1] / norms[0] - 1) < 1e-12);
+    twins.compare("step");
+    weftTrainBatchNorm_t layer = WEFT_TRAIN_BATCH_NORM_INITIALIZER;
+    layer.batch = layer.channels = layer.inner = 1;
+    float mean = 0, invstd = 0;
+    CHECK_REFUSED(weftTrainBatchNormForward(&layer, twins.parts(true)[0].values, &mean, &invstd, nullptr,
+                                            ranks.comms[0], nullptr),
+                  nullptr, "argument.device");
+}
+
 }  // namespace weft::internal::test

@@ -298,6 +298,24 @@ TEST_CASE("without bias correction moments are used as they are, and beta2 may b
     CHECK((second[0] == 4 && second[1] == 16));
 }
 
+TEST_CASE("a step sends the norms of all layers in one all-reduce") {
+    for (const auto algorithm : {weftTrainLamb, weftTrainLars}) {
+        const auto wrong = on_threads(2, nullptr, [&](weftComm_t comm, int rank) -> std::string {
+            // Rank 1 makes the one call itself: squares of weights and update for each of the three layers.
+            double squares[6] = {};
+            if (rank == 1) return id_of(weftAllReduce(squares, squares, 6, weftFloat64, weftSum, comm, nullptr));
+            Small model;
+            std::vector<weftTrainPart_t> parts(3, model.part);
+            for (weftTrainPart_t& each : parts) each.axes = 1;
+            const auto config = rule(algorithm);
+            if (weftTrainOptimizerCreate(&model.optimizer, parts.data(), 3, &comm, 1, &config) != weftSuccess)
+                return newest_id();
+            return id_of(model.step());
+        });
+        CHECK(wrong == std::vector<std::string>(2));
+    }
+}
+
 TEST_CASE("a step with norms of layers that fails changes nothing") {
     for (const auto algorithm : {weftTrainLamb, weftTrainLars}) {
         std::latch rank_0_created(1);

@@ -11,73 +11,13 @@
 #include "python/binding/collector.hpp"
 #include "python/binding/group.hpp"
 #include "python/binding/memory_view.hpp"
+#include "python/binding/stream.hpp"
+#include "python/binding/training/bucket.hpp"
 #include "python/binding/training/compressor.hpp"
 
 namespace weft::python {
 
 namespace {
-
-// A bucket during its hook. Afterwards every use raises an exception.
-class Bucket {
-  public:
-    Bucket(const weftTrainBucket_t* bucket, nb::object owner) : bucket_(bucket), owner_(std::move(owner)) {}
-
-    const weftTrainBucket_t& get() const {
-        if (!bucket_)
-            refuse_usage("python.closed", "the bucket is used after its hook. Copy what is needed later, in the hook");
-        return *bucket_;
-    }
-    nb::object memory() const {
-        const weftTrainBucket_t& bucket = get();
-        return MemoryView<Ddp>::make(owner_, bucket.data, bucket.count * bytes_of(bucket.datatype));
-    }
-    std::vector<int> parameters() const { return {get().parameters, get().parameters + get().parameterCount}; }
-    std::vector<size_t> offsets() const { return {get().offsets, get().offsets + get().parameterCount}; }
-    // Built-in hooks, on all of the bucket.
-    void average(const std::string& sent_as) const {
-        const weftTrainBucket_t& bucket = get();
-        weftResult_t result = weftInvalidArgument;
-        if (sent_as.empty())
-            result = unlocked([&] { return weftTrainHookAverage(&bucket, nullptr); });
-        else if (sent_as == "float16")
-            result = unlocked([&] { return weftTrainHookFloat16(&bucket, nullptr); });
-        else if (sent_as == "bfloat16")
-            result = unlocked([&] { return weftTrainHookBfloat16(&bucket, nullptr); });
-        else
-            refuse("python.value", "sent_as is " + sent_as + "; it must be float16, bfloat16 or None");
-        check(result);
-    }
-    void compress(const Compressor& compressor) const {
-        const weftTrainBucket_t& bucket = get();
-        check(unlocked([&] { return weftTrainHookCompress(&bucket, compressor.handle()); }));
-    }
-    // A memoryview that is released at the end of the hook.
-    nb::object scratch(size_t bytes) {
-        void* data = nullptr;
-        check(weftTrainBucketScratch(&get(), bytes, &data));
-        nb::object memory = MemoryView<Ddp>::make(owner_, data, bytes);
-        nb::object view = nb::steal(PyMemoryView_FromObject(memory.ptr()));
-        if (!view.is_valid()) throw nb::python_error();
-        views_.emplace_back(std::move(memory), view);
-        return view;
-    }
-    // False if an array still uses scratch memory.
-    bool end() {
-        bucket_ = nullptr;
-        bool released = true;
-        for (const auto& [memory, view] : std::exchange(views_, {})) {
-            if (!nb::steal(PyObject_CallMethod(view.ptr(), "release", nullptr)).is_valid()) PyErr_Clear();
-            // An array has a view of its own, which keeps the memory and the Ddp.
-            released &= Py_REFCNT(memory.ptr()) == 1;
-        }
-        return released;
-    }
-
-  private:
-    const weftTrainBucket_t* bucket_;
-    nb::object owner_;
-    std::vector<std::pair<nb::object, nb::object>> views_;  // of scratch memory
-};
 
 // Keeps the Ddp during its hook. The last reference dies in the main thread, because a hook cannot end its Ddp.
 class KeptInHook {
@@ -100,16 +40,13 @@ class KeptInHook {
     PyObject* self_;
 };
 
-// One entry of the list of parameters or buffers. The name stays valid with its tuple.
+// One entry of the list of parameters or buffers. The name stays valid with its tuple. The last array is that of `data`.
 weftTrainTensor_t tensor_of(nb::handle entry, bool has_gradient, std::vector<Array>& arrays) {
     const auto parts = nb::cast<nb::tuple>(entry);
     weftTrainTensor_t tensor = WEFT_TRAIN_TENSOR_INITIALIZER;
     tensor.name = PyUnicode_AsUTF8(parts[0].ptr());
     if (!tensor.name) throw nb::python_error();
     Array data(without_autograd(parts[1]), tensor.name, Access::write);
-    if (data.on_device())
-        refuse("python.device",
-               std::string("the array of ") + tensor.name + " lies on a device. Training takes host memory");
     tensor.data = data.data();
     tensor.count = data.count();
     tensor.datatype = data.type();
@@ -148,7 +85,12 @@ Ddp::Ddp(nb::object comm, const nb::list& parameters, const nb::list& buffers, n
     weftTrainDdp_t made = nullptr;
     try {
         if (!refused.is_none()) raise(refused);
-        for (nb::handle entry : parameters) tensors[0].push_back(tensor_of(entry, true, arrays_));
+        for (nb::handle entry : parameters) {
+            tensors[0].push_back(tensor_of(entry, true, arrays_));
+            const Array& data = arrays_.back();
+            parameters_.push_back({data.bytes(), data.device(), data.type()});
+            on_device_ |= data.on_device() && data.count() > 0;
+        }
         for (nb::handle entry : buffers) tensors[1].push_back(tensor_of(entry, false, arrays_));
         config = config_of(settings);
         set_hook(hook, config);
@@ -237,30 +179,40 @@ void Ddp::check_result(weftResult_t result) {
     raise(failure, !strcmp(failure.info.id, "train.hook") ? cause : nb::object());
 }
 
-void Ddp::begin(bool accumulate) {
+template <class Body>
+void Ddp::report(Body&& body) {
+    if (on_device_) return run(body);
+    check_result(unlocked([&, ddp = handle()] { return body(ddp); }));
+}
+
+void Ddp::begin(bool accumulate, nb::handle stream) {
     self_ = nb::find(this).ptr();
+    const StreamArgument on(stream);
     run([&](weftTrainDdp_t ddp) {
-        return weftTrainDdpBegin(ddp, accumulate ? weftTrainAccumulate : weftTrainSynchronize, nullptr);
+        return weftTrainDdpBegin(ddp, accumulate ? weftTrainAccumulate : weftTrainSynchronize, on.handle);
     });
 }
 
-void Ddp::ready(int parameter) {
-    // It waits for no other rank, so Ctrl-C can wait for it.
-    check_result(unlocked([&, ddp = handle()] { return weftTrainDdpGradientReady(ddp, parameter, nullptr); }));
+void Ddp::ready(int parameter, nb::handle stream) {
+    const StreamArgument on(stream);
+    report([&](weftTrainDdp_t ddp) { return weftTrainDdpGradientReady(ddp, parameter, on.handle); });
 }
 
-void Ddp::ready_all(const std::vector<int>& parameters) {
-    check_result(unlocked([&, ddp = handle()] {
-        return weftTrainDdpGradientsReady(ddp, parameters.data(), parameters.size(), nullptr);
-    }));
+void Ddp::ready_all(const std::vector<int>& parameters, nb::handle stream) {
+    const StreamArgument on(stream);
+    report([&](weftTrainDdp_t ddp) {
+        return weftTrainDdpGradientsReady(ddp, parameters.data(), parameters.size(), on.handle);
+    });
 }
 
-void Ddp::finish() {
-    run([](weftTrainDdp_t ddp) { return weftTrainDdpFinish(ddp, nullptr); });
+void Ddp::finish(nb::handle stream) {
+    const StreamArgument on(stream);
+    run([&](weftTrainDdp_t ddp) { return weftTrainDdpFinish(ddp, on.handle); });
 }
 
-void Ddp::join() {
-    run([](weftTrainDdp_t ddp) { return weftTrainDdpJoin(ddp, nullptr); });
+void Ddp::join(nb::handle stream) {
+    const StreamArgument on(stream);
+    run([&](weftTrainDdp_t ddp) { return weftTrainDdpJoin(ddp, on.handle); });
 }
 
 bool Ddp::reduced() {
@@ -287,14 +239,24 @@ int Ddp::bucket_count() {
     return count;
 }
 
-void Ddp::zero_gradients() {
-    check(unlocked([ddp = handle()] { return weftTrainDdpZeroGradients(ddp, nullptr); }));
+void Ddp::zero_gradients(nb::handle stream) {
+    const StreamArgument on(stream);
+    check(unlocked([&, ddp = handle()] { return weftTrainDdpZeroGradients(ddp, on.handle); }));
 }
 
-void* Ddp::gradient(int parameter) {
+nb::object Ddp::gradient(const nb::object& self, int parameter) {
+    Ddp& own = nb::cast<Ddp&>(self);
     void* memory = nullptr;
-    check(weftTrainDdpGetGradient(handle(), parameter, &memory));
-    return memory;
+    check(weftTrainDdpGetGradient(own.handle(), parameter, &memory));
+    const size_t bytes = own.parameters_[size_t(parameter)].bytes;
+    return own.on_device_ ? MemoryView<Ddp, true>::make(self, memory, bytes)
+                          : MemoryView<Ddp>::make(self, memory, bytes);
+}
+
+nb::list Ddp::facts() const {
+    nb::list all;
+    for (const Facts& each : parameters_) all.append(nb::make_tuple(each.device, name_of(each.type)));
+    return all;
 }
 
 nb::object Ddp::async_error() {
@@ -344,38 +306,24 @@ int Ddp::visit(visitproc visit, void* arg) const {
 
 void bind_training(nb::module_& module) {
     MemoryView<Ddp>::bind(module, "TrainMemory");
-    nb::class_<Bucket>(module, "TrainBucket", nb::is_weak_referenceable())
-        .def_prop_ro("index", [](const Bucket& bucket) { return bucket.get().index; })
-        .def_prop_ro("divisor", [](const Bucket& bucket) { return bucket.get().divisor; })
-        .def_prop_ro("layout", [](const Bucket& bucket) { return bucket.get().layout; })
-        .def_prop_ro("dtype", [](const Bucket& bucket) { return name_of(bucket.get().datatype); })
-        .def_prop_ro("parameters", &Bucket::parameters)
-        .def_prop_ro("offsets", &Bucket::offsets)
-        .def_prop_ro("memory", &Bucket::memory)
-        .def("average", &Bucket::average, InFrame())
-        .def("compress", &Bucket::compress, InFrame())
-        .def("scratch", &Bucket::scratch, InFrame())
-        .def(
-            "borrow_comm", [](const Bucket& bucket, Comm& comm) { comm.borrow(bucket.get().comm); }, InFrame());
-    module.def("give_back", [](Comm& comm) { comm.give_back(); });
+    MemoryView<Ddp, true>::bind(module, "TrainDeviceMemory");
+    bind_bucket(module);
     nb::class_<Ddp>(module, "Ddp", nb::type_slots(collected<Ddp>()), nb::is_weak_referenceable())
         .def(nb::init<nb::object, const nb::list&, const nb::list&, nb::object, const nb::dict&, const nb::object&>(),
              nb::arg("comm"), nb::arg("parameters"), nb::arg("buffers"), nb::arg("hook").none(), nb::arg("settings"),
              nb::arg("refused").none(), InFrame())
-        .def("_begin", &Ddp::begin, InFrame())
-        .def("_ready", &Ddp::ready, InFrame())
-        .def("_ready_all", &Ddp::ready_all, InFrame())
-        .def("_finish", &Ddp::finish, InFrame())
-        .def("_join", &Ddp::join, InFrame())
+        .def("_begin", &Ddp::begin, nb::arg("accumulate"), nb::arg("stream").none(), InFrame())
+        .def("_ready", &Ddp::ready, nb::arg("parameter"), nb::arg("stream").none(), InFrame())
+        .def("_ready_all", &Ddp::ready_all, nb::arg("parameters"), nb::arg("stream").none(), InFrame())
+        .def("_finish", &Ddp::finish, nb::arg("stream").none(), InFrame())
+        .def("_join", &Ddp::join, nb::arg("stream").none(), InFrame())
         .def("_reduced", &Ddp::reduced, InFrame())
         .def("_used", &Ddp::used, InFrame())
         .def("_bucket", &Ddp::bucket, InFrame())
         .def("_bucket_count", &Ddp::bucket_count, InFrame())
-        .def("_zero_gradients", &Ddp::zero_gradients, InFrame())
-        .def("_gradient",
-             [](nb::object self, int parameter, size_t bytes) {
-                 return MemoryView<Ddp>::make(self, nb::cast<Ddp&>(self).gradient(parameter), bytes);
-             })
+        .def("_zero_gradients", &Ddp::zero_gradients, nb::arg("stream").none(), InFrame())
+        .def("_gradient", &Ddp::gradient)
+        .def("_facts", &Ddp::facts)
         .def("_async_error", &Ddp::async_error, InFrame())
         .def("_abort", &Ddp::abort, InFrame())
         .def(

@@ -1,4 +1,4 @@
-// ddp.hpp: weft.train.Ddp, its gradients, and the buckets that its hook sees.
+// ddp.hpp: weft.train.Ddp and its gradients.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <weft/train.h>
@@ -22,17 +22,21 @@ class Ddp final : public Interruptible {
     ~Ddp();
 
     weftTrainDdp_t handle() const;
-    void begin(bool accumulate);
-    void ready(int parameter);
-    void ready_all(const std::vector<int>& parameters);
-    void finish();
-    void join();
+    // stream: None, or on a device the caller's CUDA stream.
+    void begin(bool accumulate, nb::handle stream);
+    void ready(int parameter, nb::handle stream);
+    void ready_all(const std::vector<int>& parameters, nb::handle stream);
+    void finish(nb::handle stream);
+    void join(nb::handle stream);
     bool reduced();
     bool used(int parameter);
     int bucket(int parameter);
     int bucket_count();
-    void zero_gradients();
-    void* gradient(int parameter);
+    void zero_gradients(nb::handle stream);
+    // The memory of a gradient; `self` is the object of Python.
+    static nb::object gradient(const nb::object& self, int parameter);
+    // Of each parameter: its device, or -1 for host memory, and the name of its dtype.
+    nb::list facts() const;
     // The failure that has ended it, as an exception object, or None.
     nb::object async_error();
     void abort();
@@ -49,11 +53,23 @@ class Ddp final : public Interruptible {
     // Runs a call that may block.
     template <class Body>
     void run(Body&& body);
+    // Runs a report. In host memory it waits for no other rank, so Ctrl-C can wait for it. On a device it runs hooks,
+    // whose first calls wait for the other ranks.
+    template <class Body>
+    void report(Body&& body);
     void check_result(weftResult_t result);
     void destroy() noexcept;
 
+    struct Facts {
+        size_t bytes;
+        int device;
+        weftDataType_t type;
+    };
+
     nb::object comm_;
     std::vector<Array> arrays_;
+    std::vector<Facts> parameters_;
+    bool on_device_ = false;
     nb::object hook_;           // a function or a Compressor
     nb::object cause_;          // the exception of the hook
     PyObject* self_ = nullptr;  // Python's object, from the first begin() on. Not a reference

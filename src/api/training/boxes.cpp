@@ -117,11 +117,11 @@ Status read_box(const weftTrainBox_t& box, size_t number, const train::DeviceFin
 
 }  // namespace
 
-Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, int own_device,
-                  train::Staging& staging, std::vector<train::OwnBox>& read) {
+Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, train::Staging& staging,
+                  std::vector<train::OwnBox>& read) {
     if (!boxes && count > 0)
         return fail(error::argument_null, "{}: boxes is NULL, but boxCount is {}", function, count);
-    const train::DeviceFinder device_of = train::device_finder(own_device);
+    const train::DeviceFinder device_of = train::device_finder();
     for (size_t i = 0; i < count; ++i) {
         const auto entry = read_struct(boxes, i, WEFT_TRAIN_BOX_INITIALIZER, first_box_size, fmt::format("box {}", i),
                                        "WEFT_TRAIN_BOX_INITIALIZER");

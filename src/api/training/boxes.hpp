@@ -14,10 +14,9 @@ namespace weft::internal {
 constexpr size_t elements_most = size_t(1) << 48;
 constexpr size_t first_box_size = offsetof(weftTrainBox_t, extents) + sizeof(const size_t*);
 
-// `own_device` is the communicator's; -1: none.
 // Boxes on a device get host memory of `staging`.
-Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, int own_device,
-                  train::Staging& staging, std::vector<train::OwnBox>& read);
+Status read_boxes(const char* function, const weftTrainBox_t* boxes, size_t count, train::Staging& staging,
+                  std::vector<train::OwnBox>& read);
 // Items become tensors of bytes.
 Status read_items(const char* function, const weftTrainItem_t* items, size_t count, int rank,
                   std::vector<train::OwnBox>& read);

@@ -5,7 +5,6 @@
 
 #include "src/api/training/boxes.hpp"
 #include "src/api/training/handle.hpp"
-#include "src/comm/facts.hpp"
 #include "src/train/checkpoint/checkpoint.hpp"
 #include "src/train/checkpoint/verdict.hpp"
 #include "weft/train.h"
@@ -28,10 +27,7 @@ weftResult_t weftTrainCheckpointCreate(weftTrainCheckpoint_t* checkpoint, weftCo
         *checkpoint = nullptr;
         WEFT_TRY(check_handle(comm));
         WEFT_TRY(check_no_group("weftTrainCheckpointCreate"));
-        const auto communicator = comm->share();
-        if (!communicator) return check_handle(comm);
-        const auto device = cuda_device(*communicator);
-        auto made = train::Checkpoint::make(comm, device ? *device : -1);
+        auto made = train::Checkpoint::make(comm);
         if (!made) return made.take_status();
         *checkpoint = keep_training<weftTrainCheckpoint>(std::move(*made));
         return ok();
@@ -55,7 +51,7 @@ weftResult_t weftTrainCheckpointSave(weftTrainCheckpoint_t checkpoint, const cha
             if (mode != weftTrainSaveBlocking && mode != weftTrainSaveBackground)
                 return fail(error::argument_value, "weftTrainCheckpointSave: mode is {}; it must be a weftTrainSave_t",
                             int(mode));
-            WEFT_TRY(read_boxes("weftTrainCheckpointSave", boxes, boxCount, own.device(), staging, read));
+            WEFT_TRY(read_boxes("weftTrainCheckpointSave", boxes, boxCount, staging, read));
             return read_items("weftTrainCheckpointSave", items, itemCount, own.rank(), read);
         };
         // The other ranks wait for this one: they get its failure.
@@ -83,8 +79,8 @@ weftResult_t weftTrainCheckpointLoad(weftTrainCheckpoint_t checkpoint, const cha
         std::vector<train::OwnBox> read;
         Status status = check_path("weftTrainCheckpointLoad", folder, "folder");
         if (status)
-            status = train::attempt(
-                [&] { return read_boxes("weftTrainCheckpointLoad", boxes, boxCount, own.device(), staging, read); });
+            status =
+                train::attempt([&] { return read_boxes("weftTrainCheckpointLoad", boxes, boxCount, staging, read); });
         return own.load(std::move(status), folder ? folder : "", read, [&] { return staging.write_back(); });
     });
 }

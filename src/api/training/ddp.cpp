@@ -88,8 +88,7 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
     const auto communicator = comm->share();
     if (!communicator) return check_handle(comm);
     const auto own_device = cuda_device(*communicator);
-    const int device = own_device ? *own_device : -1;
-    const train::DeviceFinder device_of = train::device_finder(device);
+    const train::DeviceFinder device_of = train::device_finder();
     std::optional<int> common;
     const auto check = [&](const std::string& name, const void* memory) -> Status {
         if (!memory) return ok();
@@ -111,10 +110,10 @@ Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, 
         }
     if (common.value_or(-1) < 0) return train::host_space();
     if (!own_device) return own_device.status().copy();
-    if (device != *common)
+    if (*own_device != *common)
         return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
-                    device);
-    return train::device_space(device);
+                    *own_device);
+    return train::device_space(*common);
 }
 
 Status report_all(const char* function, train::Ddp& ddp, std::span<const int> parameters, weftStream_t stream) {

@@ -4,7 +4,6 @@
 
 #include "src/api/guard.hpp"
 #include "src/api/training/tensors.hpp"
-#include "src/comm/facts.hpp"
 #include "src/train/memory_space.hpp"
 
 namespace weft::internal {
@@ -28,15 +27,12 @@ Status check_tensor_memory(const char* function, const weftTrainTensor_t& tensor
 
 }  // namespace
 
-Status read_host_parameters(const char* function, const weftTrainTensor_t* tensors, size_t count, weftComm_t comm,
+Status read_host_parameters(const char* function, const weftTrainTensor_t* tensors, size_t count,
                             std::vector<train::Tensor>& read) {
     if (!tensors || count == 0 || count > INT32_MAX)
         return fail(error::argument_value, "{}: parameters is {} and parameterCount is {}; it must be 1 to {}",
                     function, static_cast<const void*>(tensors), count, INT32_MAX);
-    const auto communicator = comm->share();
-    if (!communicator) return check_handle(comm);
-    const auto device = cuda_device(*communicator);
-    const train::DeviceFinder device_of = train::device_finder(device ? *device : -1);
+    const train::DeviceFinder device_of = train::device_finder();
     std::set<std::string> names;
     for (size_t i = 0; i < count; ++i) {
         const auto tensor = read_entry(tensors, i, "parameter");

@@ -9,7 +9,7 @@
 namespace weft::internal {
 
 // `function` names the caller's call in errors. Gradients of the caller's own are taken if there are some.
-Status read_host_parameters(const char* function, const weftTrainTensor_t* tensors, size_t count, weftComm_t comm,
+Status read_host_parameters(const char* function, const weftTrainTensor_t* tensors, size_t count,
                             std::vector<train::Tensor>& read);
 
 }  // namespace weft::internal

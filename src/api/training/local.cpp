@@ -104,7 +104,7 @@ weftResult_t weftTrainLocalCreate(weftTrainLocal_t* local, weftComm_t comm, cons
             if (!local)
                 return fail(error::argument_null,
                             "weftTrainLocalCreate: local is NULL: pass the address of a weftTrainLocal_t");
-            WEFT_TRY(read_host_parameters("weftTrainLocalCreate", parameters, parameterCount, comm, tensors));
+            WEFT_TRY(read_host_parameters("weftTrainLocalCreate", parameters, parameterCount, tensors));
             return read_local_config(config, parameterCount, settings);
         };
         Status own = read();

@@ -62,7 +62,7 @@ weftResult_t weftTrainGradientNorm(const weftTrainPart_t* parts, size_t partCoun
         if (!read_comms) return read_comms.take_status();
         auto read = read_parts(function, parts, partCount, axisCount, false);
         if (!read) return read.take_status();
-        auto worker = worker_of(function, *read, {axes, axisCount});
+        auto worker = worker_of(function, *read);
         if (!worker) return worker.take_status();
         WEFT_TRY(check_stream_of(function, **worker, stream));
         auto found = train::gradient_norm(**worker, *read, *read_comms, p, stream);
@@ -86,7 +86,7 @@ weftResult_t weftTrainClipGradients(const weftTrainPart_t* parts, size_t partCou
                         "{}: the norm is {}, so the gradients cannot be clipped: skip this step, or pass "
                         "errorIfNonfinite 0",
                         function, norm);
-        auto worker = worker_of(function, *read, {});
+        auto worker = worker_of(function, *read);
         if (!worker) return worker.take_status();
         WEFT_TRY(check_stream_of(function, **worker, stream));
         const double coefficient = train::clip_coefficient(norm, maxNorm);
@@ -128,7 +128,7 @@ weftResult_t weftTrainScalerUnscale(weftTrainScaler_t scaler, const weftTrainPar
         auto read = read_parts(function, parts, partCount, size_t(own.axes.count()), false);
         if (!read) return read.take_status();
         if (divide) WEFT_TRY(check_divisible(function, *read));
-        auto worker = worker_of(function, *read, own.axes.comms());
+        auto worker = worker_of(function, *read);
         if (!worker) return worker.take_status();
         WEFT_TRY(check_stream_of(function, **worker, stream));
         auto finite = train::gradients_finite(**worker, *read, stream);

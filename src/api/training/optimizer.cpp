@@ -120,7 +120,7 @@ MadeOptimizer make_optimizer(const char* function, const weftTrainPart_t* parts,
     rule.compressor = config.compressor;
     rule.trust_rule = {config.leastTrust,  config.mostTrust,  config.trustMean,
                        config.leastFactor, config.mostFactor, config.factorChange};
-    auto worker = worker_of(function, *read, axes.comms());
+    auto worker = worker_of(function, *read);
     if (!worker) return worker.take_status();
     WEFT_TRY(check_one_bit_parts(function, config, *read));
     if (config.offloadFolder && (*worker)->device() >= 0)
@@ -189,7 +189,7 @@ weftResult_t weftTrainOptimizerSetGradient(weftTrainOptimizer_t optimizer, int p
     constexpr const char* function = "weftTrainOptimizerSetGradient";
     return guarded_training(function, optimizer, [&](train::Optimizer& own) -> Status {
         WEFT_TRY(check_part(function, own, part));
-        auto device = train::device_of(gradient, own.worker().device());
+        auto device = train::device_of(gradient);
         if (!device) return device.take_status();
         if (gradient && *device != own.worker().device())
             return fail(error::argument_device, "{}: the gradient lies in another memory than the parts", function);

@@ -6,7 +6,6 @@
 #include "src/api/guard.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/base/datatype.hpp"
-#include "src/comm/facts.hpp"
 #include "src/streams/host_stream.hpp"
 #include "src/train/memory_space.hpp"
 
@@ -70,13 +69,8 @@ Result<train::Axes> read_axes(const char* function, const weftComm_t* axes, size
     return train::Axes(comms);
 }
 
-Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::span<const train::ModelPart> parts,
-                                                     std::span<const weftComm_t> axes) {
-    int current = -1;
-    for (const weftComm_t comm : axes)
-        if (const auto communicator = comm->share(); communicator && current < 0)
-            if (const auto device = cuda_device(*communicator)) current = *device;
-    const train::DeviceFinder device_of = train::device_finder(current);
+Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::span<const train::ModelPart> parts) {
+    const train::DeviceFinder device_of = train::device_finder();
     std::optional<int> common;
     for (const train::ModelPart& part : parts)
         for (const void* memory : {static_cast<const void*>(part.values), static_cast<const void*>(part.copy),
@@ -125,7 +119,7 @@ Status check_float_type(const char* function, const std::string& owner, weftData
 }
 
 Status check_on_host(const char* function, const std::string& name, const void* memory) {
-    auto device = train::device_of(memory, -1);
+    auto device = train::device_of(memory);
     if (!device) return device.take_status();
     if (*device < 0) return ok();
     return fail(error::argument_device, "{}: {} lies on device {}: copy it to host memory first", function, name,

@@ -13,10 +13,8 @@ Result<std::vector<train::ModelPart>> read_parts(const char* function, const wef
                                                  size_t axes, bool has_values);
 Result<train::Axes> read_axes(const char* function, const weftComm_t* axes, size_t count);
 
-// The worker for the one kind of memory that all parts lie in. Their context is that of the first axis's device, or the
-// current one.
-Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::span<const train::ModelPart> parts,
-                                                     std::span<const weftComm_t> axes);
+// The worker for the one kind of memory that all parts lie in.
+Result<std::unique_ptr<train::PartWorker>> worker_of(const char* function, std::span<const train::ModelPart> parts);
 // Whether the caller's stream suits the worker.
 Status check_stream_of(const char* function, train::PartWorker& worker, weftStream_t stream);
 

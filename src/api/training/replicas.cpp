@@ -5,7 +5,6 @@
 
 #include "src/api/training/boxes.hpp"
 #include "src/api/training/handle.hpp"
-#include "src/comm/facts.hpp"
 #include "src/train/checkpoint/replica.hpp"
 #include "src/train/checkpoint/verdict.hpp"
 #include "src/train/peers.hpp"
@@ -21,20 +20,9 @@ struct weftTrainReplica : TrainingHandle<weftTrainReplica, train::Replica> {
 
 namespace {
 
-// The communicator of one call, and its device; -1: none.
-struct CallPeers {
-    std::unique_ptr<train::Peers> peers;
-    int device = -1;
-};
-
-Result<CallPeers> peers_of(weftComm_t comm) {
+Result<std::unique_ptr<train::Peers>> peers_of(weftComm_t comm) {
     WEFT_TRY(check_handle(comm));
-    const auto communicator = comm->share();
-    if (!communicator) return check_handle(comm);
-    const auto device = cuda_device(*communicator);
-    auto peers = train::Peers::over(comm);
-    if (!peers) return peers.take_status();
-    return CallPeers{std::move(*peers), device ? *device : -1};
+    return train::Peers::over(comm);
 }
 
 }  // namespace
@@ -63,27 +51,27 @@ weftResult_t weftTrainReplicaSave(weftTrainReplica_t replica, weftComm_t comm, u
                                   const weftTrainBox_t* boxes, size_t boxCount, const weftTrainItem_t* items,
                                   size_t itemCount) {
     return guarded_training("weftTrainReplicaSave", replica, [&](train::Replica& own) -> Status {
-        const auto call = peers_of(comm);
-        if (!call) return call.status().copy();
+        const auto peers = peers_of(comm);
+        if (!peers) return peers.status().copy();
         std::vector<train::OwnBox> read;
         train::Staging staging(true);
-        Status status = train::attempt(
-            [&] { return read_boxes("weftTrainReplicaSave", boxes, boxCount, call->device, staging, read); });
-        if (status) status = read_items("weftTrainReplicaSave", items, itemCount, call->peers->rank(), read);
-        return own.save(*call->peers, std::move(status), version, read);
+        Status status =
+            train::attempt([&] { return read_boxes("weftTrainReplicaSave", boxes, boxCount, staging, read); });
+        if (status) status = read_items("weftTrainReplicaSave", items, itemCount, (*peers)->rank(), read);
+        return own.save(**peers, std::move(status), version, read);
     });
 }
 
 weftResult_t weftTrainReplicaLoad(weftTrainReplica_t replica, weftComm_t comm, const weftTrainBox_t* boxes,
                                   size_t boxCount, uint64_t* version) {
     return guarded_training("weftTrainReplicaLoad", replica, [&](train::Replica& own) -> Status {
-        const auto call = peers_of(comm);
-        if (!call) return call.status().copy();
+        const auto peers = peers_of(comm);
+        if (!peers) return peers.status().copy();
         std::vector<train::OwnBox> read;
         train::Staging staging(false);
-        Status status = train::attempt(
-            [&] { return read_boxes("weftTrainReplicaLoad", boxes, boxCount, call->device, staging, read); });
-        auto loaded = own.load(*call->peers, std::move(status), read, [&] { return staging.write_back(); });
+        Status status =
+            train::attempt([&] { return read_boxes("weftTrainReplicaLoad", boxes, boxCount, staging, read); });
+        auto loaded = own.load(**peers, std::move(status), read, [&] { return staging.write_back(); });
         if (!loaded) return loaded.take_status();
         if (version) *version = *loaded;
         return ok();

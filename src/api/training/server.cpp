@@ -87,7 +87,7 @@ weftResult_t weftTrainServerCreate(weftTrainServer_t* server, weftComm_t comm, c
             if (!server)
                 return fail(error::argument_null,
                             "weftTrainServerCreate: server is NULL: pass the address of a weftTrainServer_t");
-            WEFT_TRY(read_host_parameters("weftTrainServerCreate", parameters, parameterCount, comm, tensors));
+            WEFT_TRY(read_host_parameters("weftTrainServerCreate", parameters, parameterCount, tensors));
             WEFT_TRY(read_server_config(config, rules));
             return check_worker_gradients(tensors, rules.servers, comm);
         };

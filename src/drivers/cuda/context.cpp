@@ -1,6 +1,7 @@
 #include "src/drivers/cuda/context.hpp"
 
 #include "src/base/fd.hpp"
+#include "src/drivers/cuda/device.hpp"
 
 namespace weft::internal::cuda {
 
@@ -14,6 +15,18 @@ Result<Context> Context::retain(const Driver& driver, int device) {
     context.driver_ = &driver;
     context.device_ = device;
     return context;
+}
+
+Result<Context> Context::of_any_device(const Driver& driver) {
+    const auto count = device_count(driver);
+    if (!count) return count.status().copy();
+    for (int number = 0; number < *count; ++number) {
+        unsigned flags = 0;
+        int active = 0;
+        WEFT_TRY(driver.check(driver.DevicePrimaryCtxGetState(number, &flags, &active), "look at device {}", number));
+        if (active) return retain(driver, number);
+    }
+    return Context();
 }
 
 Context& Context::operator=(Context&& other) noexcept {

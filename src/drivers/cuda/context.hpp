@@ -13,6 +13,8 @@ class Context {
   public:
     Context() = default;
     static Result<Context> retain(const Driver& driver, int device);
+    // Of the first device whose primary context is in use; without a handle: of none, so no memory is on a device.
+    static Result<Context> of_any_device(const Driver& driver);
     Context(Context&& other) noexcept { *this = std::move(other); }
     Context& operator=(Context&& other) noexcept;
     ~Context();

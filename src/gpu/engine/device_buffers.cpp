@@ -57,20 +57,12 @@ Result<CUcontext> DeviceBuffers::any_context() {
     CUcontext current = nullptr;
     WEFT_TRY(driver.check(driver.CtxGetCurrent(&current), "query the current context"));
     if (current != nullptr) return current;
-    if (other_context_.handle() != nullptr) return other_context_.handle();
-    auto count = device_count(driver);
-    if (!count) return count.take_status();
-    for (int number = 0; number < *count; ++number) {
-        unsigned flags = 0;
-        int active = 0;
-        WEFT_TRY(driver.check(driver.DevicePrimaryCtxGetState(number, &flags, &active), "look at device {}", number));
-        if (!active) continue;
-        auto context = Context::retain(driver, number);
+    if (other_context_.handle() == nullptr) {
+        auto context = Context::of_any_device(driver);
         if (!context) return context.take_status();
         other_context_ = std::move(*context);
-        return other_context_.handle();
     }
-    return CUcontext(nullptr);
+    return other_context_.handle();
 }
 
 Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {

@@ -57,10 +57,10 @@ Result<std::string> assign(const std::vector<std::string>& offers) {
 
 }  // namespace
 
-Result<std::shared_ptr<Checkpoint>> Checkpoint::make(weftComm_t comm, int device) {
+Result<std::shared_ptr<Checkpoint>> Checkpoint::make(weftComm_t comm) {
     auto peers = Peers::make(comm);
     if (!peers) return peers.take_status();
-    return std::shared_ptr<Checkpoint>(new Checkpoint(std::move(*peers), device));
+    return std::shared_ptr<Checkpoint>(new Checkpoint(std::move(*peers)));
 }
 
 Status Checkpoint::together(const std::function<Status()>& calls) {

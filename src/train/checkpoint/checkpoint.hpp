@@ -22,8 +22,7 @@ struct OwnBox {
 // all. `own` is a rank's failure to read its arguments. Thread-bound, except abort(), which is thread-safe.
 class Checkpoint {
   public:
-    // `device` is the communicator's; -1: none.
-    static Result<std::shared_ptr<Checkpoint>> make(weftComm_t comm, int device);
+    static Result<std::shared_ptr<Checkpoint>> make(weftComm_t comm);
     Checkpoint(const Checkpoint&) = delete;
     Checkpoint& operator=(const Checkpoint&) = delete;
 
@@ -43,7 +42,6 @@ class Checkpoint {
     // One safetensors file with the tensors whose names begin with the prefix, which is left out.
     Status export_file(Status own, const std::string& folder, const std::string& prefix, const std::string& file);
     int rank() const { return peers_->rank(); }
-    int device() const { return device_; }
     void abort() { peers_->abort(); }
     // For Destroy: as wait().
     Status settle() { return wait(); }
@@ -53,7 +51,7 @@ class Checkpoint {
   private:
     struct Saving;  // a save in progress
 
-    Checkpoint(std::unique_ptr<Peers> peers, int device) : peers_(std::move(peers)), device_(device) {}
+    explicit Checkpoint(std::unique_ptr<Peers> peers) : peers_(std::move(peers)) {}
     // Makes collective calls. If not all ranks can finish them, the object has ended.
     Status together(const std::function<Status()>& calls);
     // The boxes that this rank writes.
@@ -64,7 +62,6 @@ class Checkpoint {
     Result<const StoredBox*> item(const std::string& name) const;
 
     std::unique_ptr<Peers> peers_;
-    int device_ = -1;
     OpenedCheckpoint loaded_;             // the checkpoint that was loaded last
     Status failure_;                      // the object has ended
     std::unique_ptr<LaunchQueue> queue_;  // the last field: its thread uses the others. Null: no save in the background

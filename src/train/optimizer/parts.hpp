@@ -44,7 +44,6 @@ class Axes {
     explicit Axes(std::span<const weftComm_t> comms) : comms_(comms.begin(), comms.end()) {}
 
     int count() const { return int(comms_.size()); }
-    std::span<const weftComm_t> comms() const { return comms_; }
     // Reduces each number over the axes of its mask, one call for each axis. All ranks have equal masks.
     Status reduce(std::span<double> numbers, std::span<const uint32_t> masks, weftRedOp_t op) const;
     // Whether it is true on any rank of the mesh.
