@@ -30,7 +30,8 @@ bool one_subnet(const Devices& devices, const Settings& settings, const Port& on
 
 // Both ends take the first ports of their lists, and neither knows the other's choice. So only ports on the subnet of
 // the first one change places: the nearest to the rank comes first. Ports of separate networks keep their order.
-std::vector<Port> in_order(const Devices& devices, const Settings& settings, std::vector<Port> ports, int rank) {
+std::vector<Port> in_order(const Devices& devices, const Settings& settings, std::vector<Port> ports,
+                           const std::string& gpu, int rank) {
     const auto behind = std::stable_partition(ports.begin(), ports.end(), [&, first = ports[0]](const Port& port) {
         return one_subnet(devices, settings, first, port);
     });
@@ -39,13 +40,22 @@ std::vector<Port> in_order(const Devices& devices, const Settings& settings, std
         known.push_back({.device = port->name, .number = port->number});
     std::vector<Port> ordered;
     if (known.size() > 1)
-        for (const int index : topology::nearest_ports(known, "", rank)) ordered.push_back(ports[size_t(index)]);
+        for (const int index : topology::nearest_ports(known, gpu, rank)) ordered.push_back(ports[size_t(index)]);
     const auto rest = ordered.empty() ? ports.begin() : behind;
     ordered.insert(ordered.end(), rest, ports.end());
     return ordered;
 }
 
 }  // namespace
+
+Result<std::vector<Port>> ports_of_rank(const Devices& devices, const Settings& settings, const std::string& gpu,
+                                        int rank) {
+    auto ports = devices.ports(settings);
+    if (!ports) return ports;
+    ports = in_order(devices, settings, std::move(*ports), gpu, rank);
+    if (ports->size() > size_t(settings.rails)) ports->resize(size_t(settings.rails));
+    return ports;
+}
 
 Result<std::shared_ptr<Endpoint>> Endpoint::of(const ConnectionOptions& options) {
     using Key = std::tuple<net::IdName, int, ConnectionOptions::Driver>;
@@ -54,10 +64,8 @@ Result<std::shared_ptr<Endpoint>> Endpoint::of(const ConnectionOptions& options)
             auto devices = Devices::of_process();
             if (!devices) return devices.take_status();
             const Settings settings = verbs::settings();
-            auto ports = (*devices)->ports(settings);
+            auto ports = ports_of_rank(**devices, settings, options.gpu, options.self);
             if (!ports) return ports.take_status();
-            ports = in_order(**devices, settings, std::move(*ports), options.self);
-            if (ports->size() > size_t(settings.rails)) ports->resize(size_t(settings.rails));
             Fd event = Fd::event();
             if (!event)
                 return fail(error::system_descriptors, "rank {} has no descriptor for its RDMA connections: {}",

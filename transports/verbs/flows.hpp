@@ -88,11 +88,20 @@ struct Incoming {
 
     static constexpr int empty = -1;
     std::vector<int> parts_left;          // of the message in each slot, or `empty`
+    std::vector<uint64_t> arrivals;       // by slot: the message's number among all that the link has received
     uint64_t released = 0, credited = 0;  // messages; those that the sender knows of
+    uint64_t visible = 0;                 // messages, from the first, that kernels see, if they need a flush for that
     Status failure;
     bool closed = false;
 
-    bool ready() const { return parts_left[size_t(released % shape.depth)] == 0; }
+    bool ready(uint64_t message) const {
+        return message < released + shape.depth && parts_left[size_t(message % shape.depth)] == 0;
+    }
+    uint64_t& arrival(uint64_t message) { return arrivals[size_t(message % shape.depth)]; }
+    bool needs_flush() const {
+        return shape.given && shape.given_memory->range().kind == RangeKind::device &&
+               shape.given_memory->range().needs_flush;
+    }
     // Half of the slots at once: the other half keeps the sender busy meanwhile.
     bool owes_credits() const { return released - credited >= (shape.depth + 1) / 2; }
     std::byte* header(uint64_t number) const { return memory->data() + size_t(number % shape.depth) * shape.stride(); }

@@ -5,6 +5,7 @@
 
 #include "src/drivers/verbs/queue_pair.hpp"
 #include "transports/verbs/flows.hpp"
+#include "transports/verbs/flush.hpp"
 
 namespace weft::internal::verbs {
 
@@ -14,6 +15,7 @@ struct Lane {
     std::shared_ptr<CompletionQueue> queue;
     std::unique_ptr<QueuePair> pair;
     PathEnd own, peer;
+    std::unique_ptr<FlushPair> flush;  // of the first lane on each port, if a GPU needs flushes
     int send_requests = 0, receive_requests = 0;
 
     // A request that was posted: of a message, a transfer or a confirmation of transfers; null: of none.

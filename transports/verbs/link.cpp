@@ -37,7 +37,10 @@ Link::Link(uint32_t index, int self, int peer, const Settings& settings, std::ve
       part_bytes_(settings.part_bytes),
       path_(settings.path),
       lanes_(std::move(lanes)) {
-    for (Lane& lane : lanes_) lane.ring.resize(size_t(lane.send_requests));
+    for (Lane& lane : lanes_) {
+        lane.ring.resize(size_t(lane.send_requests));
+        if (lane.flush) flushes_.add(*lane.flush, lane.device);
+    }
 }
 
 void Link::add(std::shared_ptr<Outgoing> outgoing) {
@@ -242,6 +245,7 @@ bool Link::take_part(Incoming& incoming, uint32_t word) {
     int& left = incoming.parts_left[size_t((incoming.released + ahead) % incoming.shape.depth)];
     if (left == 0) return damaged("a part of a message that is complete", word), true;
     left = left == Incoming::empty ? Immediate::parts_of(word) - 1 : left - 1;
+    if (left == 0) flushes_.arrived(incoming, incoming.released + ahead);
     return left == 0;
 }
 

@@ -44,6 +44,7 @@ class Link {
     void release_closed();
     uint32_t index() const { return index_; }
     const std::vector<Lane>& lanes() const { return lanes_; }
+    Flushes& flushes() { return flushes_; }
 
     // Posts all requests of a transfer. False: not yet. internal.damaged: the peer uses a device that the key does not
     // have.
@@ -85,6 +86,7 @@ class Link {
     std::vector<Lane> lanes_;
     std::vector<std::shared_ptr<Outgoing>> outgoing_;
     std::vector<std::shared_ptr<Incoming>> incoming_;
+    Flushes flushes_;
     bool starved_ = false;  // something waits for a place in a send queue
     Status failure_, ending_;
     int64_t ended_us_ = 0;

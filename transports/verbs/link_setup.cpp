@@ -106,12 +106,7 @@ void LinkSetup::begin_receiving() {
     state_ = State::connecting;
     const Status started = run_detached("weft-rdma", [this, alive = alive_, lanes = new_lanes_.lanes(),
                                                       path = site_.settings.path, dispatcher = site_.dispatcher] {
-        Status status;
-        for (Lane& lane : *lanes) {
-            status = lane.pair->receive_from(lane.own, lane.peer, path);
-            if (status) status = lane.pair->begin_sending(lane.own, path);
-            if (!status) break;
-        }
+        const Status status = NewLanes::connect(*lanes, path);
         dispatcher->service().post([this, alive, lanes, failure = status.failure()] {
             if (*alive) received(failure.id == ErrorId::none ? ok() : Status(failure));
         });

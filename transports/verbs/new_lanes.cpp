@@ -40,12 +40,12 @@ Status NewLanes::make(Site& site, uint32_t link) {
         if (wanted != gids->end()) *gids = {PortGid(*wanted)};
         gids_.push_back(std::move(*gids));
         const int pairs = site.settings.pairs_on(port.attributes.link_layer);
-        for (int place = 0; place < pairs; ++place) WEFT_TRY(make_pair(site, rail, link));
+        for (int place = 0; place < pairs; ++place) WEFT_TRY(make_pair(site, rail, link, place == 0 && site.flushes));
     }
     return ok();
 }
 
-Status NewLanes::make_pair(Site& site, size_t rail, uint32_t link) {
+Status NewLanes::make_pair(Site& site, size_t rail, uint32_t link, bool flushes) {
     const Port& port = site.ports[rail];
     const Device& device = site.devices.all()[port.device];
     const Settings& settings = site.settings;
@@ -67,6 +67,11 @@ Status NewLanes::make_pair(Site& site, size_t rail, uint32_t link) {
     auto key = settings.partition_key.choose(device.context->pkeys(port.number), port.text());
     if (!key) return key.take_status();
     WEFT_TRY(lane.pair->init(port.number, *key, rights_of_peer));
+    if (flushes) {
+        auto flush = FlushPair::make(device, port.number, *key);
+        if (!flush) return flush.take_status();
+        lane.flush = std::move(*flush);
+    }
     const uint64_t id = RequestId::of(true, link, lanes_->size(), 0);
     for (int left = options.receive_requests; left > 0; left -= receives_at_once)
         if (const int error = post_receives(*lane.pair, id, std::min(left, receives_at_once)))
@@ -145,6 +150,7 @@ Status NewLanes::connect(std::vector<Lane>& lanes, const PathOptions& path) {
     for (Lane& lane : lanes) {
         WEFT_TRY(lane.pair->receive_from(lane.own, lane.peer, path));
         WEFT_TRY(lane.pair->begin_sending(lane.own, path));
+        if (lane.flush) WEFT_TRY(lane.flush->connect(lane.own, path));
     }
     return ok();
 }

@@ -33,7 +33,7 @@ class NewLanes {
     static Status connect(std::vector<Lane>& lanes, const PathOptions& path);
 
   private:
-    Status make_pair(Site& site, size_t rail, uint32_t link);
+    Status make_pair(Site& site, size_t rail, uint32_t link, bool flushes);
 
     std::vector<std::vector<PortGid>> gids_;  // by rail
     Lanes lanes_;

@@ -9,13 +9,27 @@
 namespace weft::internal::verbs {
 
 Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, const MemoryRange& range, int access) {
-    if (range.kind == RangeKind::device)
-        return fail(error::internal_state, "this transport does not register device memory");
     std::unique_ptr<Registered> made(new Registered(range));
-    for (const Device& device : devices.all()) {
-        auto region = MemoryRegion::host(*device.domain, range.data, std::max<size_t>(range.bytes, 1), access);
+    made->regions_.resize(devices.all().size());
+    std::vector<Port> used;
+    if (range.kind == RangeKind::device) {
+        auto ports = devices.ports(settings());
+        if (!ports) return ports.take_status();
+        used = std::move(*ports);
+    }
+    const size_t bytes = std::max<size_t>(range.bytes, 1);
+    for (size_t index = 0; index < devices.all().size(); ++index) {
+        const bool reachable =
+            range.kind != RangeKind::device ||
+            std::any_of(used.begin(), used.end(), [&](const Port& port) { return port.device == index; });
+        if (!reachable) continue;
+        const ProtectionDomain& domain = *devices.all()[index].domain;
+        auto region = range.kind == RangeKind::device && range.dma_buf >= 0
+                          ? MemoryRegion::dma_buf(domain, {range.dma_buf, range.dma_buf_offset}, bytes,
+                                                  uintptr_t(range.data), access)
+                          : MemoryRegion::host(domain, range.data, bytes, access);
         if (!region) return region.take_status();
-        made->regions_.push_back(std::move(*region));
+        made->regions_[index].emplace(std::move(*region));
     }
     return made;
 }
@@ -27,7 +41,7 @@ std::vector<std::byte> Registered::key() const {
     to.put(uint64_t(reinterpret_cast<uintptr_t>(range().data)));
     to.put(uint64_t(range().bytes));
     to.put(uint32_t(regions_.size()));
-    for (const MemoryRegion& region : regions_) to.put(region.rkey());
+    for (const auto& region : regions_) to.put(region ? region->rkey() : uint32_t(0));
     return to.bytes();
 }
 

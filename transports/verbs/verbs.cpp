@@ -13,8 +13,9 @@ namespace {
 class VerbsTransport final : public Transport {
   public:
     VerbsTransport()
-        : Transport("verbs", capabilities(Capability::posts, Capability::registers, Capability::given_slots,
-                                          Capability::one_sided, Capability::sleeps, Capability::remote)) {}
+        : Transport("verbs",
+                    capabilities(Capability::posts, Capability::registers, Capability::device, Capability::given_slots,
+                                 Capability::one_sided, Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
@@ -24,6 +25,7 @@ class VerbsTransport final : public Transport {
         const auto devices = Devices::of_process();
         return devices ? (*devices)->rails(settings()) : std::vector<Rail>();
     }
+    std::vector<std::string> nics(const std::string& gpu, int rank) const override;
     std::string can_connect(const ConnectionOptions& options) const override {
         return options.identity == nullptr ? "the communicator has no identity to prove on a network" : available();
     }
@@ -45,6 +47,15 @@ uint32_t VerbsTransport::network() const {
     return ports ? network_of(**Devices::of_process(), *ports) : 1;
 }
 
+std::vector<std::string> VerbsTransport::nics(const std::string& gpu, int rank) const {
+    std::vector<std::string> names;
+    const auto devices = Devices::of_process();
+    if (!devices) return names;
+    if (const auto ports = ports_of_rank(**devices, settings(), gpu, rank))
+        for (const Port& port : *ports) names.push_back(port.name);
+    return names;
+}
+
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {
     if (options.depth < 1 || options.depth > Immediate::depth_most || options.identity == nullptr)
         return fail(error::internal_state, "rank {} cannot listen to rank {} over verbs with {} slots", options.self,
@@ -54,6 +65,7 @@ Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions
     auto incoming = std::make_shared<Incoming>();
     incoming->shape = Shape::of(options);
     incoming->parts_left.assign(size_t(options.depth), Incoming::empty);
+    incoming->arrivals.resize(size_t(options.depth));
     // The sender reads there what confirms its puts.
     auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride() * size_t(options.depth),
                                    access::local_write | access::remote_write | access::remote_read);

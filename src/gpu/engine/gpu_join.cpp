@@ -7,6 +7,8 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/gpu/engine/network_memory.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/liveness.hpp"
 
@@ -132,9 +134,27 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
         gpu_.buffer_registry = std::make_unique<BufferRegistry>(gpu_.group, rank, gpu_.device.kernels);
     gpu_.domain = std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections));
     if (plans.hosts == 1) return;
-    gpu_.network = std::make_unique<DeviceNetwork>(gpu_.group, *identity, rank, gpu_.domain->memory().remote_ends());
     // The obstacle is reported to all ranks like any other.
-    if (const Status listening = gpu_.network->listen(); !listening) gpu_.domain->object(listening);
+    if (const Status listening = listen(*identity); !listening) gpu_.domain->object(listening);
+}
+
+// Chooses where the slots for other hosts lie, and posts addresses for the ranks there.
+Status GpuJoin::listen(const net::Identity& identity) {
+    const cuda::Context& context = gpu_.kernels().context();
+    cuda::DomainMemory& memory = gpu_.domain->memory();
+    gpu_.network = std::make_unique<DeviceNetwork>(gpu_.group, identity, gpu_.rank, memory.remote_ends(),
+                                                   cuda::bus_id_of(context.driver(), context.device()));
+    auto transport = gpu_.network->transport();
+    if (!transport) return transport.take_status();
+    auto slots = make_network_memory(context, {.rank = gpu_.rank,
+                                               .transport = *transport,
+                                               .sent_bytes = memory.network_bytes(false),
+                                               .received_bytes = memory.network_bytes(true)});
+    if (!slots) return slots.take_status();
+    WEFT_LOG_RANK(gpu_.rank, info, init, "{}", slots->text);
+    memory.set_network_slots(std::move(slots->sent), std::move(slots->received));
+    return gpu_.network->listen(memory.remote_ends(), memory.network_slots(false).registered.get(),
+                                memory.network_slots(true).registered.get());
 }
 
 Result<bool> GpuJoin::advance() {

@@ -145,9 +145,9 @@ bool World::statement(const std::string& text) {
     std::string what;
     words >> what;
     const std::map<std::string, std::atomic<int>*> numbers_of{
-        {"max_qp", &max_qp}, {"max_inline", &max_inline}, {"dma_buf", &dma_buf},
-        {"ece", &ece},       {"fork", &fork_status},      {"reorder", &reorder},
-        {"hold", &hold_us},  {"late", &late_us},          {"down_status", &down_status}};
+        {"max_qp", &max_qp},           {"max_inline", &max_inline}, {"dma_buf", &dma_buf},    {"ece", &ece},
+        {"fork", &fork_status},        {"reorder", &reorder},       {"hold", &hold_us},       {"late", &late_us},
+        {"down_status", &down_status}, {"peermem", &peermem},       {"unflushed", &unflushed}};
     if (const auto found = numbers_of.find(what); found != numbers_of.end()) {
         int value = 0;
         words >> value;
@@ -308,7 +308,8 @@ unsigned long fake_ibverbs_count(const char* what) {
     World& world = World::get();
     const std::map<std::string, std::atomic<uint64_t>*> all{
         {"lost", &world.lost}, {"resent", &world.resent},       {"duplicate", &world.duplicate},
-        {"rnr", &world.rnr},   {"reordered", &world.reordered}, {"watched", &world.watched}};
+        {"rnr", &world.rnr},   {"reordered", &world.reordered}, {"watched", &world.watched},
+        {"held", &world.held}, {"flushes", &world.flushes}};
     const auto found = all.find(what);
     return found == all.end() ? 0 : found->second->load();
 }
