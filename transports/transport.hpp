@@ -89,6 +89,8 @@ class Transport {
     // Names the network that the transport reaches. 0: every rank of a host, or every rank that has an identity.
     // Otherwise two ranks use the transport only if both have it, with equal networks; otherwise they agree on the next.
     virtual uint32_t network() const { return 0; }
+    // Of that network, for predictions.
+    virtual NetworkSpeed speed() const { return {}; }
     virtual std::vector<Rail> rails() const { return {}; }
 
     // Empty: the ranks can connect; otherwise the reason why they cannot. Both ends find the same.

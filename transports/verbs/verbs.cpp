@@ -20,6 +20,7 @@ class VerbsTransport final : public Transport {
         return ports ? std::string() : ports.status().sentence();
     }
     uint32_t network() const override;
+    NetworkSpeed speed() const override;
     std::vector<Rail> rails() const override {
         const auto devices = Devices::of_process();
         return devices ? (*devices)->rails(settings()) : std::vector<Rail>();
@@ -43,6 +44,11 @@ class VerbsTransport final : public Transport {
 uint32_t VerbsTransport::network() const {
     const auto ports = used_ports();
     return ports ? network_of(**Devices::of_process(), *ports) : 1;
+}
+
+NetworkSpeed VerbsTransport::speed() const {
+    const auto ports = used_ports();
+    return ports ? speed_of(**Devices::of_process(), *ports) : NetworkSpeed{};
 }
 
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {
