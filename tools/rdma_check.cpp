@@ -75,6 +75,7 @@ class Check {
     Check(RdmaMeeting& meeting, const RdmaCheckPlan& plan) : meeting_(meeting), plan_(plan) {}
 
     Result<bool> run() {
+        WEFT_TRY(agree());
         auto usable = describe();
         if (!usable || !*usable) return usable;
         WEFT_TRY(run_transfers());
@@ -93,6 +94,15 @@ class Check {
     void judge(const char* name, const std::string& wrong, const std::string& remark = "") {
         print("  {:<32} {}{}\n", name, wrong.empty() ? "ok" : "FAILED: " + wrong, remark.empty() ? "" : ", " + remark);
         good_ = good_ && wrong.empty();
+    }
+
+    // The options of rank 0 count: both processes must play the same parts.
+    Status agree() {
+        const auto both = meeting_.exchange(
+            fmt::format("{} {} {} {}", plan_.runs, int(plan_.measures), int(plan_.failures), plan_.socket_port));
+        if (!both) return both.status().copy();
+        std::istringstream((*both)[0]) >> plan_.runs >> plan_.measures >> plan_.failures >> plan_.socket_port;
+        return ok();
     }
 
     // The ports of both hosts.
@@ -300,7 +310,7 @@ class Check {
     }
 
     RdmaMeeting& meeting_;
-    const RdmaCheckPlan& plan_;
+    RdmaCheckPlan plan_;
     RdmaEnd end_;  // of this rank
     bool good_ = true;
 };

@@ -27,9 +27,9 @@ std::string beside_collectives(const RankRow& row) {
         text += fmt::format(", {} since {}", fmt::format(fmt::runtime(waits[wait.kind]), wait.peer),
                             seconds_text(now_us() - since_us));
     if (const uint32_t calls = row.held.calls.load(std::memory_order_relaxed); calls != 0)
-        text +=
-            fmt::format(", holds {} call{} in an open group since {}: weftGroupEnd is missing", calls,
-                        calls == 1 ? "" : "s", seconds_text(now_us() - row.held.since_us.load(std::memory_order_relaxed)));
+        text += fmt::format(", holds {} call{} in an open group since {}: weftGroupEnd is missing", calls,
+                            calls == 1 ? "" : "s",
+                            seconds_text(now_us() - row.held.since_us.load(std::memory_order_relaxed)));
     return text;
 }
 
