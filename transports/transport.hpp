@@ -91,6 +91,8 @@ class Transport {
     // Names the network that the transport reaches. 0: every rank of a host, or every rank that has an identity.
     // Otherwise two ranks use the transport only if both have it, with equal networks; otherwise they agree on the next.
     virtual uint32_t network() const { return 0; }
+    // Of that network, for predictions.
+    virtual NetworkSpeed speed() const { return {}; }
     virtual std::vector<Rail> rails() const { return {}; }
     // The NICs that connections of this rank may use if its device has this bus id: names as in /sys (mlx5_0), or bus
     // ids. Empty: unknown.

@@ -154,7 +154,7 @@ size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.s
 Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) {
     std::string reasons;
     const NameList allowed(weft::internal::options().transports);
-    const uint64_t own = segment_->rank_info(rank_).networks, peers = segment_->rank_info(options.peer).networks;
+    const Networks &own = segment_->rank_info(rank_).networks, &peers = segment_->rank_info(options.peer).networks;
     const Transport* const agreed =
         rank_ < options.peer ? registry::agreed_transport(own, peers) : registry::agreed_transport(peers, own);
     for (const Transport* transport : registry::transports()) {
@@ -162,7 +162,9 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
                           : transport->network() != 0 && transport != agreed ? "the ranks have not agreed on it"
                                                                              : transport->can_connect(options);
         if (why.empty()) {
-            if (!options.host && !agreed && (own | peers) != 0) tell_fallback(options.peer, *transport, peers == 0);
+            const bool peer_has_none = peers == Networks{};
+            if (!options.host && !agreed && !(own == Networks{} && peer_has_none))
+                tell_fallback(options.peer, *transport, peer_has_none);
             return transport;
         }
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, why);

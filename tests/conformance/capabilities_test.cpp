@@ -347,18 +347,20 @@ TEST_CASE("a sleeping receiver is woken by a message, or told to look by time", 
 }
 
 TEST_CASE("two ranks use the first network of the lower one that the other has, too", "[transport]") {
-    CHECK(registry::agreed_transport(0, 0) == nullptr);
-    uint64_t all = registry::own_networks();
+    CHECK(registry::agreed_transport({}, {}) == nullptr);
+    const Networks all = registry::own_networks();
+    size_t count = 0;
     for (const Transport* transport : registry::transports()) {
         if (transport->network() == 0 || !transport->available().empty()) continue;
-        const uint64_t mark = all & 0xffff;
-        all >>= 16;
-        CHECK(registry::agreed_transport(mark, mark) == transport);
-        CHECK(registry::agreed_transport(mark << 32 | 1, mark) == transport);
-        CHECK(registry::agreed_transport(mark, mark ^ 1) == nullptr);
-        CHECK(registry::agreed_transport(0, mark) == nullptr);
+        const NetworkFacts own = all[count++], other{uint16_t(own.mark ^ 1), {}};
+        CHECK(registry::transport_of(own.mark) == transport);
+        CHECK(registry::agreed_transport({own}, {own}) == transport);
+        CHECK(registry::agreed_transport({other, own}, {own}) == transport);
+        CHECK(registry::agreed_transport({own}, {other}) == nullptr);
+        CHECK(registry::agreed_transport({}, {own}) == nullptr);
+        CHECK(own.speed == transport->speed());
     }
-    CHECK(all == 0);
+    for (; count < all.size(); ++count) CHECK(all[count].mark == 0);
 }
 
 }  // namespace weft::internal::test

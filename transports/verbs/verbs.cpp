@@ -21,6 +21,7 @@ class VerbsTransport final : public Transport {
         return ports ? std::string() : ports.status().sentence();
     }
     uint32_t network() const override;
+    NetworkSpeed speed() const override;
     std::vector<Rail> rails() const override {
         const auto devices = Devices::of_process();
         return devices ? (*devices)->rails(settings()) : std::vector<Rail>();
@@ -54,6 +55,11 @@ std::vector<std::string> VerbsTransport::nics(const std::string& gpu, int rank) 
     if (const auto ports = ports_of_rank(**devices, settings(), gpu, rank))
         for (const Port& port : *ports) names.push_back(port.name);
     return names;
+}
+
+NetworkSpeed VerbsTransport::speed() const {
+    const auto ports = used_ports();
+    return ports ? speed_of(**Devices::of_process(), *ports) : NetworkSpeed{};
 }
 
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {

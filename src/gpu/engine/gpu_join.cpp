@@ -11,6 +11,7 @@
 #include "src/gpu/engine/network_memory.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/liveness.hpp"
+#include "src/selector/network_kinds.hpp"
 
 namespace weft::internal {
 
@@ -115,13 +116,15 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     if (plans.blocks_max < 1)
         return gpu_.disable("the ranks that share a device are too many for it: their kernels must run at once");
     plans.rules = AlgoRules(plans.algo, layout, gpu_.catalog->rows());
+    const NetworkKind* const network = plans.hosts > 1 ? network_kind_of(shared.network.speed) : nullptr;
     StepAlgorithms steps =
         step_algorithms({.rows = gpu_.catalog->rows(),
                          .own = [&](Collective collective) { return needs_steps(plans, collective); },
                          .rules = plans.rules,
                          .channels = int(agreed.channels),
                          .blocks_max = plans.blocks_max,
-                         .link_mbps = shared.link_mbps,
+                         .link_mbps = network ? shared.network.speed.mbps : shared.link_mbps,
+                         .network = network,
                          .one_machine = shared.machines == 1,
                          .links_gbs = plans.hosts == 1 ? gpu_.machines->device_gbs() : 0,
                          .deterministic = agreed.deterministic != 0},
