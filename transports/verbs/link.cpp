@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/clock.hpp"
+#include "transports/verbs/numbered.hpp"
 
 namespace weft::internal::verbs {
 
@@ -15,17 +16,6 @@ constexpr int64_t late_data_us = 200'000;
 constexpr uint64_t unsignalled_most = 32;
 
 uint32_t imm_of(uint32_t word) { return __builtin_bswap32(word); }
-
-template <class T>
-T* at(const std::vector<std::shared_ptr<T>>& all, uint32_t index) {
-    return index < all.size() ? all[index].get() : nullptr;
-}
-
-template <class T>
-void put(std::vector<std::shared_ptr<T>>& all, uint32_t index, std::shared_ptr<T> value) {
-    if (index >= all.size()) all.resize(index + 1);
-    all[index] = std::move(value);
-}
 
 }  // namespace
 
