@@ -81,35 +81,34 @@ Status plugin_trouble() {
 
 Status rdma_trouble() { return NameList(options().transports).admits("verbs") ? verbs_trouble() : ok(); }
 
-static constexpr int networks_most = 4, mark_bits = 16;
-
 // Not 0. FNV-1a of name and network: other ranks may number their transports differently.
-static uint64_t mark_of(const Transport& transport) {
+static uint16_t mark_of(const Transport& transport) {
     uint32_t hash = 2166136261u ^ transport.network();
     for (const char each : std::string_view(transport.name)) hash = (hash ^ uint8_t(each)) * 16777619u;
-    return std::max(1u, (hash ^ hash >> mark_bits) & 0xffff);
+    return uint16_t(std::max(1u, (hash ^ hash >> 16) & 0xffff));
 }
 
-static uint64_t mark_at(uint64_t networks, int index) { return networks >> (index * mark_bits) & 0xffff; }
-
-uint64_t own_networks() {
-    const NameList allowed(options().transports);
-    uint64_t networks = 0;
-    int count = 0;
+const Transport* transport_of(uint16_t mark) {
     for (const Transport* transport : transports())
-        if (transport->network() != 0 && count < networks_most && allowed.admits(transport->name) &&
+        if (mark != 0 && transport->network() != 0 && mark_of(*transport) == mark) return transport;
+    return nullptr;
+}
+
+Networks own_networks() {
+    const NameList allowed(options().transports);
+    Networks networks{};
+    size_t count = 0;
+    for (const Transport* transport : transports())
+        if (transport->network() != 0 && count < networks.size() && allowed.admits(transport->name) &&
             transport->available().empty())
-            networks |= mark_of(*transport) << (count++ * mark_bits);
+            networks[count++] = {mark_of(*transport), transport->speed()};
     return networks;
 }
 
-const Transport* agreed_transport(uint64_t lower, uint64_t higher) {
-    for (int own = 0; own < networks_most; ++own)
-        for (int other = 0; other < networks_most; ++other) {
-            if (mark_at(lower, own) == 0 || mark_at(lower, own) != mark_at(higher, other)) continue;
-            for (const Transport* transport : transports())
-                if (transport->network() != 0 && mark_of(*transport) == mark_at(lower, own)) return transport;
-        }
+const Transport* agreed_transport(const Networks& lower, const Networks& higher) {
+    for (const NetworkFacts& own : lower)
+        if (find_network(higher, own.mark))
+            if (const Transport* transport = transport_of(own.mark)) return transport;
     return nullptr;
 }
 

@@ -17,10 +17,12 @@ Status plugin_trouble();                         // why a transport that the use
 // The wrong option for RDMA on this host: option.value, option.names or option.conflict. A host without RDMA is ok.
 Status rdma_trouble();
 
-// The networks (Transport::network()) that this rank reaches, in order of preference: four marks of 16 bits; 0: none.
-// The ranks exchange them when they meet, so that both ends of a connection choose the same transport.
-uint64_t own_networks();
+// The networks (Transport::network()) that this rank reaches. The ranks exchange them when they meet, so that both ends of
+// a connection choose the same transport.
+Networks own_networks();
 // The transport that two ranks use, by the networks of the lower and of the higher one; null: they have none in common.
-const Transport* agreed_transport(uint64_t lower, uint64_t higher);
+const Transport* agreed_transport(const Networks& lower, const Networks& higher);
+// Null: 0, or this process has no such transport.
+const Transport* transport_of(uint16_t mark);
 
 }  // namespace weft::internal::registry

@@ -137,7 +137,8 @@ int answer(const Question& question) {
         if (place->machines == 1) return refuse("--network is between machines, but there is one: add --hosts");
         links = over_network(std::move(links), *kind, place->link_mbps);
     }
-    const Costs costs(links, std::move(*tuning));
+    Costs costs(links, std::move(*tuning));
+    if (!question.network.empty()) costs.network = "verbs";
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const Catalog catalog =
         Catalog::load(options().algo_files, layout.ranks, registry::algorithms(), !options().algo_files_order.empty());

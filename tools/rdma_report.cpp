@@ -6,6 +6,7 @@
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
 #include "src/drivers/verbs/report.hpp"
+#include "topology/gpu_nics.hpp"
 #include "topology/search/nics.hpp"
 
 namespace weft::internal::tools {
@@ -13,19 +14,6 @@ namespace weft::internal::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using topology::PathClass;
-
-// NVLink-C2C and then PCI is as good as a switch, because no traffic passes the processor's memory.
-PathClass farthest(verbs::GdrLevel level) {
-    switch (level) {
-        case verbs::GdrLevel::loc: return PathClass::loc;
-        case verbs::GdrLevel::pix: return PathClass::pix;
-        case verbs::GdrLevel::pxb: return PathClass::p2c;
-        case verbs::GdrLevel::phb: return PathClass::phb;
-        case verbs::GdrLevel::sys: return PathClass::sys;
-    }
-    return PathClass::loc;
-}
 
 struct Seats {
     std::vector<std::string> names;
@@ -48,6 +36,25 @@ Seats seats_on(const topology::Graph& graph) {
     return seats;
 }
 
+// How messages in the memory of a GPU reach its port; empty: unknown.
+std::string way_of_memory(const topology::Graph& graph, const verbs::IbReport& report,
+                          const topology::NicChoice& choice) {
+    const topology::PathClass path_class = choice.path_class();
+    if (path_class != topology::PathClass::none && path_class > topology::farthest(report.gdr_level))
+        return fmt::format("{} is farther than {} allows: GPU memory is staged in host memory", name_of(path_class),
+                           options().variable(OptionIndex::gdr_level));
+    const verbs::IbPort& port = report.ports[size_t(choice.ports[0])];
+    for (const int node : graph.of_kind(topology::NodeKind::port)) {
+        const topology::Port& known = graph.node(node).port;
+        if (known.name != port.device || (known.number != port.number && known.number != topology::unknown)) continue;
+        if (known.gdr == 0)
+            return "GPU memory is staged in host memory: the port takes no dma-buf, or the driver exports none, and "
+                   "nvidia-peermem is not loaded";
+        if (known.gdr == 1) return "GPU memory is sent and received directly";
+    }
+    return {};
+}
+
 Json choices_of(const topology::Graph& graph, const verbs::IbReport& report) {
     std::vector<topology::NicPort> ports;
     for (const verbs::IbPort& port : report.ports)
@@ -59,10 +66,7 @@ Json choices_of(const topology::Graph& graph, const verbs::IbReport& report) {
         const topology::NicChoice& choice = choices[i];
         if (choice.ports.empty()) continue;
         const bool gpu = graph.node(seats.nodes[i].empty() ? 0 : seats.nodes[i][0]).kind == topology::NodeKind::gpu;
-        std::string memory;
-        if (gpu && choice.path_class() > farthest(report.gdr_level))
-            memory = fmt::format("{} is farther than {} allows: GPU memory is staged in host memory",
-                                 name_of(choice.path_class()), options().variable(OptionIndex::gdr_level));
+        const std::string memory = gpu ? way_of_memory(graph, report, choice) : "";
         rows.push_back({{"for", seats.names[i]},
                         {"port", report.ports[size_t(choice.ports[0])].name()},
                         {"why", reason_of(choice)},

@@ -1,7 +1,7 @@
 // weft: the command with all subcommands.
 // `weft run` starts ranks, `weft info` shows build and machine, `weft schedule` shows and proves schedules.
 // `weft topology` shows machines and searches channels, `weft tune` measures this machine.
-// `weft perf` starts benchmarks, `weft explain` explains error ids, `weft nccl-path` finds libnccl.so.2.
+// `weft perf` starts benchmarks, `weft rdma-check` checks RDMA between two hosts, `weft explain` explains error ids, `weft nccl-path` finds libnccl.so.2.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -19,6 +19,7 @@
 #include "tools/info_command.hpp"
 #include "tools/nccl_command.hpp"
 #include "tools/perf_command.hpp"
+#include "tools/rdma_check_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/schedule_command.hpp"
 #include "tools/topology_command.hpp"
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
     weft::internal::tools::add_topology_command(app, exit_status);
     weft::internal::tools::add_tune_command(app, exit_status);
     weft::internal::tools::add_perf_command(app, exit_status);
+    weft::internal::tools::add_rdma_check_command(app, exit_status);
     weft::internal::tools::add_error_command(app, exit_status);
     weft::internal::tools::add_nccl_command(app, exit_status);
     std::vector<std::string> arguments(argv + 1, argv + argc);

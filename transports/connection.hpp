@@ -99,6 +99,13 @@ class Receiver {
     }
     virtual void add_wakeups(Wakeups&) {}  // as Sender::add_wakeups()
 
+    // Capability::given_slots. The filled slot that is `ahead` messages behind that of receive(). Empty: not yet, or the
+    // transport shows one message at a time. release() returns the oldest.
+    virtual Result<Slot> look_ahead(uint64_t ahead, SlotInfo& info) {
+        if (ahead > 0) return Slot{};
+        return receive(info);
+    }
+
     // Capability::offers. Offers `capacity` bytes at `target`, which `memory` holds, for message number `message`.
     // False: declined, as when the message is on its way already; it then arrives in a slot. A sender may use a slot
     // in spite of an offer. The offer ends with the release of its message; until then `target` must stay valid.

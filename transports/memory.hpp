@@ -16,6 +16,8 @@ struct MemoryRange {
     int device = -1;              // of RangeKind::device
     int dma_buf = -1;             // descriptor of the dma-buf with this memory; -1: none. The caller closes it
     uint64_t dma_buf_offset = 0;  // of `data` in the dma-buf
+    // Of RangeKind::device: kernels see what a NIC has written only after a flush by that NIC.
+    bool needs_flush = true;
 };
 
 // A registered range. Its owner ends it after the last transfer, and before it frees the memory.
@@ -29,6 +31,8 @@ class RegisteredMemory {
     }
     // The bytes by which a peer addresses the range in put and get; empty: the transport has no one-sided access.
     virtual std::vector<std::byte> key() const { return {}; }
+    // After a failure: no transfer reads or writes the range from now on; those under way may fail. The object stays.
+    virtual void revoke() {}
 
   private:
     MemoryRange range_;

@@ -42,6 +42,8 @@ struct ConnectionOptions {
     const RegisteredMemory* slot_memory = nullptr;
     // The thread that will call the connection, at one end: connections of one rank and thread may share their resources.
     enum class Driver : uint8_t { rank, proxy } driver = Driver::rank;
+    // The bus id of the device whose kernels use the connection, for the choice of a NIC; empty: none.
+    std::string gpu{};
 };
 
 // A receiver's address: it listens and fills a blob, the planner passes the blob to the sender, and the sender connects.
@@ -89,7 +91,15 @@ class Transport {
     // Names the network that the transport reaches. 0: every rank of a host, or every rank that has an identity.
     // Otherwise two ranks use the transport only if both have it, with equal networks; otherwise they agree on the next.
     virtual uint32_t network() const { return 0; }
+    // Of that network, for predictions.
+    virtual NetworkSpeed speed() const { return {}; }
     virtual std::vector<Rail> rails() const { return {}; }
+    // The NICs that connections of this rank may use if its device has this bus id: names as in /sys (mlx5_0), or bus
+    // ids. Empty: unknown.
+    virtual std::vector<std::string> nics(const std::string& gpu, int rank) const {
+        (void)gpu, (void)rank;
+        return {};
+    }
 
     // Empty: the ranks can connect; otherwise the reason why they cannot. Both ends find the same.
     virtual std::string can_connect(const ConnectionOptions& options) const = 0;

@@ -575,8 +575,9 @@ WEFT_API weftResult_t weftHostAlloc(void** ptr, size_t bytes);
 WEFT_API weftResult_t weftMemFree(void* ptr);
 
 /* Registers a buffer of `bytes` bytes that is used often. Local: it waits for no rank. Registered device memory is
- * mapped by the other processes of the host soon afterwards, and large messages are then reduced in place.
- * buff    device memory of cudaMalloc, weftMemAlloc or cuMemCreate; other memory is accepted and works as before
+ * mapped by the other processes of the host soon afterwards, and large messages are then reduced in place. If peers
+ * are reached by RDMA, registered host memory is pinned, and messages of at least 32 KiB are sent without a copy.
+ * buff    device memory of cudaMalloc, weftMemAlloc or cuMemCreate, or host memory; other memory is accepted
  * handle  receives the argument of weftCommDeregister
  * Errors: weftInvalidArgument, weftInvalidUsage.
  * Thread-bound. */

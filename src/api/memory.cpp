@@ -61,7 +61,7 @@ weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
     return guarded_comm(comm, [&]() -> Status {
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
-        return comm->communicator->inputs().buffers.remove(handle);
+        return comm->communicator->inputs().buffers.remove(handle, !comm->communicator->calls().idle());
     });
 }
 

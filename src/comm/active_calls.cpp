@@ -141,7 +141,7 @@ Blocked ActiveCalls::blocked() const {
 Status ActiveCalls::pause(bool may_sleep) {
     // Served requests are progress, and more may follow.
     if (windows_.any() && windows_.serve()) return context_.waiting.stir(), ok();
-    const bool idle = std::holds_alternative<Idle>(active_), beside = !messages_.idle();
+    const bool idle = in_nothing(), beside = !messages_.idle();
     Blocked wait = idle && beside ? messages_.blocked() : blocked();
     if (!idle && beside) {
         const Blocked messages = messages_.blocked();

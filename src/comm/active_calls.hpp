@@ -58,6 +58,7 @@ class ActiveCalls {
     const PointToPoint& messages() const { return messages_; }
 
     // ---- Both.
+    bool idle() const { return in_nothing() && messages_.idle(); }
     // While blocked: spins, yields or sleeps, and sometimes looks for failures. A failure is fatal.
     Status pause(bool may_sleep);
     // After begin() refused or failed, or advance() or advance_messages() failed.
@@ -79,6 +80,7 @@ class ActiveCalls {
 
   private:
     struct Idle {};
+    bool in_nothing() const { return std::holds_alternative<Idle>(active_); }
     template <class Engine>
     bool in() const {
         return std::holds_alternative<Engine*>(active_);

@@ -25,7 +25,8 @@ PeerLinks::Settings RankContext::link_settings(uint64_t name) {
             .name = name,
             .remote_slot_bytes = planner.net_slot_bytes(),
             .heap_used = planner.heap_used(),
-            .peer_access = &planner.peer_access()};
+            .peer_access = &planner.peer_access(),
+            .user_memory = &planner.user_memory()};
 }
 
 void RankContext::watch(const Limit& limit) {

@@ -1,5 +1,6 @@
 // registered_buffers.hpp: the buffers that the user registered on a communicator (weftCommRegister).
-// Buffers in host memory are only recorded, because their address tells whether peers can map them.
+// Peers of the host find out from the address of a buffer in host memory whether they can map it. A network transport
+// gets it registered.
 #pragma once
 #include <list>
 
@@ -14,11 +15,16 @@ class RegisteredBuffers {
 
     // Returns the handle.
     void* add(void* address, size_t bytes);
-    Status remove(const void* handle);
+    // `calls`: some of this rank's calls may be in progress.
+    Status remove(const void* handle, bool calls);
 
   private:
+    struct Buffer {
+        int entry;                           // in device memory; else GpuBuffers::no_entry
+        const RegisteredMemory* registered;  // with the network transport; null: not
+    };
     RankContext& context_;
-    std::list<int> entries_;  // the entry of a buffer in device memory, else GpuBuffers::no_entry
+    std::list<Buffer> buffers_;
 };
 
 }  // namespace weft::internal

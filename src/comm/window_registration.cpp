@@ -131,7 +131,7 @@ Progress WindowRegistration::close() {
                     .about({.rank = int32_t(&part - parts_.data()), .peer = communicator().rank()}));
             return Progress::failed;
         }
-    windows().begin_to_close(number_);
+    windows().begin_to_close(number_, !communicator().calls().messages().idle());
     if (!on_device_) return end();
     wait_for_device(Stage::unmapping);
     return Progress::moved;
@@ -197,7 +197,7 @@ Progress WindowRegistration::agree() {
 // All ranks refuse the window, and the communicator lives on.
 Progress WindowRegistration::refuse(Status why) {
     refused_ = std::move(why);
-    windows().begin_to_close(number_);
+    windows().begin_to_close(number_, !communicator().calls().messages().idle());
     if (!placed_) return end();
     wait_for_device(Stage::unmapping);
     return Progress::moved;

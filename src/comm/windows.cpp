@@ -56,9 +56,10 @@ Result<WindowPart> Windows::open(uint32_t number, weftWindow& window) {
         host_ = std::make_unique<OneSided>(
             *context_.segment, context_.rank,
             OneSided::Settings{{.arenas = planner.agreed().direct != 0, .cma = planner.agreed().cma != 0},
-                               &planner.cpu_kernels()},
+                               &planner.cpu_kernels(),
+                               &planner.user_memory()},
             [this](int peer, PeerLink& link) { return links_->connect(peer, link); },
-            [this](int peer) { return links_->called_by(peer); });
+            [this](int peer) { return links_->called_by(peer); }, [this](int peer) { links_->end(peer); });
     }
     const bool on_device = window.bytes > 0 && window.space == Space::device;
     // A rank without memory does not know yet whether the window is on devices, so it opens a host window.
@@ -82,17 +83,17 @@ void Windows::complete(uint32_t number, std::span<const WindowPart> parts) {
 }
 
 void Windows::complete_on_device(uint32_t number) {
-    host_->close(number);
+    host_->close(number, false);
     device_windows_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Windows::begin_to_close(uint32_t number) {
-    host_->close(number);
+void Windows::begin_to_close(uint32_t number, bool messages) {
+    host_->close(number, messages);
     if (context_.device) context_.device->windows().begin_to_close(number);
 }
 
 void Windows::give_up(uint32_t number) {
-    begin_to_close(number);
+    begin_to_close(number, true);
     for (const int64_t until = now_us() + untouched_patience_us; !closed(number); usleep(1000)) {
         if (now_us() < until) continue;
         WEFT_LOG_RANK(context_.rank, warn, mem,

@@ -33,7 +33,8 @@ class Windows {
     std::vector<int> missing_on_device(uint32_t number) const { return context_.device->windows().missing(number); }
 
     // ---- Deregistration. After begin_to_close(), closed() returns true when no peer maps our part any more.
-    void begin_to_close(uint32_t number);
+    // `messages`: see OneSided::close().
+    void begin_to_close(uint32_t number, bool messages);
     bool closed(uint32_t number) { return !context_.device || context_.device->windows().closed(number); }
     // Closes a window of a dead communicator, or one whose registration failed. Waits two seconds at most.
     void give_up(uint32_t number);

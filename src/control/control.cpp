@@ -76,24 +76,12 @@ void Control::settle(RankTable rank_table) {
     WEFT_LOG(info, init, "host {} of {}: {}", host_, rank_table_.hosts.size(), rank_table_.text(host_));
     tree_links_ = std::make_unique<TreeLinks>(
         dispatcher_, identity_, rank_table_, host_, heartbeat_,
-        TreeLinks::Handlers{
-            [this](int host, ControlFrame kind, ByteReader& content) { on_frame(host, kind, content); },
-            [this](int host, const Status* why) {
-                health_table_->on_end(host);
-                if (why && !segment_->aborted() && !leader_has_left(*segment_, rank_table_, host))
-                    mark_lost(host,
-                              fmt::format("{} is lost: {}; its leader, {} (pid {}), died, or the network reset the "
-                                          "connection",
-                                          rank_table_.text(host), *why ? "it closed the connection" : why->sentence(),
-                                          ranks_text(ranks_of_leader(rank_table_, host)),
-                                          rank_table_.hosts[size_t(host)].pid),
-                              -1);
-                go_if_done();
-            },
-            [this](const Status& trouble) {
-                FailureRecord(*segment_).raise(trouble, -1);
-                send_abort(-1);
-            }});
+        TreeLinks::Handlers{[this](int host, ControlFrame kind, ByteReader& content) { on_frame(host, kind, content); },
+                            [this](int host, const Status* why) { on_end(host, why); },
+                            [this](const Status& trouble) {
+                                FailureRecord(*segment_).raise(trouble, -1);
+                                send_abort(-1);
+                            }});
     health_table_ = std::make_unique<HealthTable>(service(), segment_, *tree_links_, host_,
                                                   int(rank_table_.hosts.size()), [this] { read_before_report(); });
     failure_sender_ = std::make_unique<FailureSender>(segment_, *tree_links_, *health_table_);
@@ -103,6 +91,18 @@ void Control::settle(RankTable rank_table) {
 
 void Control::report_unreachable() {
     if (oob_forwarder_->report_unreachable()) send_abort(-1);
+}
+
+// `why`: null if the leader of `host` ended in order.
+void Control::on_end(int host, const Status* why) {
+    health_table_->on_end(host);
+    if (!why)
+        write_ended_leader(*segment_, rank_table_, host);
+    else if (leader_has_left(*segment_, rank_table_, host))
+        mark_lost(host, "", -1);
+    else if (!segment_->aborted())
+        mark_lost(host, lost_text(rank_table_, host, *why), -1);
+    go_if_done();
 }
 
 void Control::mark_lost(int host, const std::string& sentence, int except) {

@@ -47,6 +47,7 @@ class Control {
     void settle(RankTable rank_table);
     void signal_settled() const;
     void on_frame(int host, ControlFrame kind, ByteReader& content);
+    void on_end(int host, const Status* why);
     void mark_lost(int host, const std::string& sentence, int except);
     void read_segment();
     void read_before_report();

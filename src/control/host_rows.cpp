@@ -99,6 +99,7 @@ bool leader_has_left(const Segment& segment, const RankTable& rank_table, int ho
 }
 
 void write_lost_host(Segment& segment, const RankTable& rank_table, int host, const std::string& sentence) {
+    if (sentence.empty()) return write_ended_leader(segment, rank_table, host);
     // An error that was returned to the leader's ranks counts for the host's other ranks too: no more is known of them.
     Status returned;
     for (const int rank : ranks_of_leader(rank_table, host))
@@ -118,6 +119,19 @@ void write_lost_host(Segment& segment, const RankTable& rank_table, int host, co
         }
         mark_dead(segment, member.rank);
     }
+    write_ended_leader(segment, rank_table, host);
+}
+
+std::string lost_text(const RankTable& rank_table, int host, const Status& why) {
+    return fmt::format("{} is lost: {}; its leader, {} (pid {}), died, or the network reset the connection",
+                       rank_table.text(host), why ? "it closed the connection" : why.sentence(),
+                       ranks_text(ranks_of_leader(rank_table, host)), rank_table.hosts[size_t(host)].pid);
+}
+
+void write_ended_leader(Segment& segment, const RankTable& rank_table, int host) {
+    for (const int rank : ranks_of_leader(rank_table, host))
+        if (segment.back_rows(rank, 1)) segment.row(rank).remote.leader_ended.store(1, std::memory_order_release);
+    segment.wake_sleepers();
 }
 
 }  // namespace weft::internal

@@ -23,6 +23,11 @@ std::vector<int> ranks_of_leader(const RankTable& rank_table, int host);
 bool leader_has_left(const Segment& segment, const RankTable& rank_table, int host);
 // Marks the ranks of `host` as dead. No error by itself: the data that the host sent before may suffice for the calls of
 // other ranks. A rank that waits for the host in vain reports it.
+// An empty sentence: its leader had left and forwards nothing any more; the other ranks of that host go on.
 void write_lost_host(Segment& segment, const RankTable& rank_table, int host, const std::string& sentence);
+// The sentence about the end of its leader's connection, without or with an error.
+std::string lost_text(const RankTable& rank_table, int host, const Status& why);
+// Marks the ranks of its leader: nothing passes through it any more.
+void write_ended_leader(Segment& segment, const RankTable& rank_table, int host);
 
 }  // namespace weft::internal

@@ -19,7 +19,7 @@ RankEntry RankEntry::read(ByteReader& from) {
     member.rank = from.get<int32_t>();
     member.pid = from.get<int32_t>();
     member.cpu = from.get<int32_t>();
-    member.networks = from.get<uint64_t>();
+    member.networks = from.get<Networks>();
     if (from.get<DeviceFacts::Use>() != DeviceFacts::none) member.device = from.get<DeviceFacts>();
     return member;
 }
@@ -119,13 +119,34 @@ std::string RankTable::text(int host) const {
     return fmt::format("host {} with {}", entry.text(), ranks_text(ranks));
 }
 
+// The first network of the first rank that all ranks reach. A pair of ranks may prefer another one.
+static NetworkFacts common_network(const std::vector<HostEntry>& hosts) {
+    if (hosts.empty() || hosts[0].members.empty()) return {};
+    for (NetworkFacts network : hosts[0].members[0].networks) {
+        bool all = network.mark != 0;
+        for (const HostEntry& host : hosts)
+            for (const RankEntry& member : host.members) {
+                const NetworkFacts* its = find_network(member.networks, network.mark);
+                all = all && its && its->speed.link == network.speed.link;
+                if (all && its->speed.mbps > 0 && (network.speed.mbps == 0 || its->speed.mbps < network.speed.mbps))
+                    network.speed.mbps = its->speed.mbps;
+            }
+        if (all) return network;
+    }
+    return {};
+}
+
 AgreedFacts facts_of(const std::vector<HostEntry>& hosts) {
     struct Machine {
         CpuShare share;
         int ranks = 0;
     };
     std::map<std::pair<uint64_t, uint64_t>, Machine> machines;
-    AgreedFacts facts{.hosts = int32_t(hosts.size()), .machines = 0, .ranks_per_core = 1, .link_mbps = 0};
+    AgreedFacts facts{.hosts = int32_t(hosts.size()),
+                      .machines = 0,
+                      .ranks_per_core = 1,
+                      .link_mbps = 0,
+                      .network = common_network(hosts)};
     for (const HostEntry& host : hosts) {
         Machine& machine = machines[{host.boot, host.boot == 0 ? host.identity : 0}];
         machine.share |= host.share;

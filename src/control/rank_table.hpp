@@ -13,9 +13,9 @@ namespace weft::internal {
 struct RankEntry {
     int32_t rank = 0;
     int32_t pid = 0;
-    int32_t cpu = -1;       // RankInfo::cpu
-    uint64_t networks = 0;  // RankInfo::networks
-    DeviceFacts device{};   // absent in frames if the rank has no device
+    int32_t cpu = -1;      // RankInfo::cpu
+    Networks networks{};   // RankInfo::networks
+    DeviceFacts device{};  // absent in frames if the rank has no device
 
     void write(ByteWriter& to) const;
     static RankEntry read(ByteReader& from);

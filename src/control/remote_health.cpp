@@ -1,6 +1,7 @@
 #include "src/control/remote_health.hpp"
 
 #include "src/base/clock.hpp"
+#include "src/control/ended_leaders.hpp"
 #include "src/segment/liveness.hpp"
 
 namespace weft::internal {
@@ -18,11 +19,12 @@ void RemoteHealth::ask() {
 }
 
 bool RemoteHealth::since(int64_t since_us) const {
+    const EndedLeaders ended(*segment_);
     for (int other = 0; other < segment_->ranks(); ++other) {
         const RankRow& row = segment_->row(other);
         if (!segment_->local(other) && Liveness(*segment_).alive(other) &&
             row.state.load(std::memory_order_acquire) != RankState::left &&
-            row.remote.known_us.load(std::memory_order_acquire) < since_us)
+            row.remote.known_us.load(std::memory_order_acquire) < since_us && ended.on_the_way_to(other) < 0)
             return false;
     }
     return true;

@@ -15,7 +15,8 @@ class RemoteHealth {
 
     // Requests the health of remote ranks, at most twice a second.
     void ask();
-    // Whether the health of all ranks that live and have not left is known as of that time or later.
+    // Whether the health of all ranks that live and have not left is known as of that time or later. Ranks whose reports
+    // cannot come, because a leader on the way has ended, do not count.
     bool since(int64_t since_us) const;
     // Whether the cause of a connection that broke at that time may still be reported: often another rank's end is the
     // cause.

@@ -15,6 +15,8 @@ struct RemoteRow {
     // 1: another process, the leader of its host, died, and nothing else is known of the rank (release, before
     // RankRow::state).
     std::atomic<uint32_t> out_of_sight;
+    // 1: its process led its host and has ended, in order or not (release, pairs with EndedLeaders).
+    std::atomic<uint32_t> leader_ended;
 };
 
 // The first host that ended without a shutdown frame, as this host's leader learned it. Written once.

@@ -8,39 +8,18 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/control/ended_leaders.hpp"
+#include "src/control/position_text.hpp"
 #include "src/net/lost_packets.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/first_cause.hpp"
 #include "src/segment/liveness.hpp"
-#include "src/segment/partner_wait.hpp"
 
 namespace weft::internal {
 
 namespace {
 
 constexpr int64_t in_flight_us = 30'000'000;
-
-std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e6); }
-
-// The reason of a wait outside of collectives; empty: unknown.
-std::string beside_collectives(const RankRow& row) {
-    // By PartnerWait::WaitReason.
-    static constexpr const char* waits[] = {
-        "waits for a message of rank {} (weftRecv)",     "waits for rank {} to take a message (weftSend)",
-        "waits for a message of rank {} (weftSendRecv)", "waits for rank {} to take a message (weftSendRecv)",
-        "waits for signals of rank {} (weftWaitSignal)", "waits for rank {} in a one-sided call"};
-    std::string text;
-    const auto wait = PartnerWait::of(row.partner_wait.load(std::memory_order_relaxed));
-    if (const int64_t since_us = row.partner_wait_us.load(std::memory_order_relaxed);
-        since_us != 0 && wait.kind < std::size(waits))
-        text += fmt::format(", {} since {}", fmt::format(fmt::runtime(waits[wait.kind]), wait.peer),
-                            seconds(now_us() - since_us));
-    if (const uint32_t calls = row.held.calls.load(std::memory_order_relaxed); calls != 0)
-        text +=
-            fmt::format(", holds {} call{} in an open group since {}: weftGroupEnd is missing", calls,
-                        calls == 1 ? "" : "s", seconds(now_us() - row.held.since_us.load(std::memory_order_relaxed)));
-    return text;
-}
 
 }  // namespace
 
@@ -142,6 +121,25 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     return ok();
 }
 
+// Connection info of a remote rank, and the report of its end, come through leaders. `seen`: ranks found so at the last
+// check, for what came since this rank last polled.
+Status Watchdog::look_at_leaders(const RankSet& missing, int64_t silence_us, bool connecting, RankSet& seen) const {
+    if (segment_->one_host() || silence_us < RemoteHealth::settled_us) return ok();
+    const EndedLeaders ended(*segment_);
+    Status found;
+    if (ended.none()) return found;
+    missing.for_each([&](int other) {
+        const int leader = segment_->local(other) || !found ? -1 : ended.on_the_way_to(other);
+        if (leader < 0) return;
+        const bool left = segment_->row(leader).state.load(std::memory_order_acquire) == RankState::left;
+        // Connected ranks need no leader, and a leader that left is no reason to end their messages.
+        if (!connecting && (left || silence_us < RemoteHealth::departed_us)) return;
+        if (!seen.contains(other)) return seen.insert(other);
+        found = ended.failure(leader, rank_, other, connecting);
+    });
+    return found;
+}
+
 // A missing rank may itself wait for another one, so ranks that are not missing are checked too.
 Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation,
                              int64_t silence_us) {
@@ -194,31 +192,8 @@ RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t sile
     return inside.empty() ? missing : inside;
 }
 
-std::string Watchdog::position_text(int other, uint64_t sequence) const {
-    const RankRow& row = segment_->row(other);
-    const auto report = row.position.read();
-    std::string text = segment_->name_of(other);
-    const int64_t heard_us = row.remote.heard_us.load(std::memory_order_acquire),
-                  ago_us = segment_->local(other) ? 0 : now_us() - heard_us;
-    if (!segment_->local(other) && heard_us == 0) return text + " has not been reported yet";
-    if (ago_us > 2 * RemoteHealth::ask_apart_us + 1'000'000)
-        text += fmt::format(" has not been reported for {}", seconds(ago_us));
-    else
-        text += Liveness(*segment_).stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
-    const std::string beside = beside_collectives(row);
-    if (!report || report->entered == 0)
-        return text + (beside.empty() ? ", has not called anything yet" : beside + ", has called no collective yet");
-    if (!report->inside())
-        return text +
-               fmt::format("{}, last operation {}", beside.empty() ? ", outside Weft" : beside, report->finished);
-    text += beside;
-    if (const int64_t since_us = row.in_function_us.load(std::memory_order_relaxed); since_us != 0)
-        text += fmt::format(", in the function of a user's reduction since {}", seconds(now_us() - since_us));
-    if (report->entered == sequence) return text + ", inside this operation";
-    return text + fmt::format(", inside operation {} ({})", report->entered, report->operation.text());
-}
-
-Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
+Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us,
+                      bool connecting) {
     if (segment_->aborted()) return FailureRecord(*segment_).status();
     const int64_t since_us = now_us() - silence_us;
     if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // there was progress in between
@@ -229,6 +204,7 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
             found = look_at(other, sequence, operation, silence_us);
     });
     if (found && silence_us >= compare_after_us) found = look_beyond(missing, sequence, operation, silence_us);
+    if (found) found = look_at_leaders(missing, silence_us, connecting, gone_);
     if (!found) return found;
     const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;
     const bool late = limits_.timeout_us > 0 && silence_us >= limits_.timeout_us;
@@ -237,24 +213,27 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     int named = 0, first = -1;
     causes(missing, sequence, silence_us).for_each([&](int other) {
         if (first < 0) first = other;
-        if (++named <= 8) who += fmt::format("{}{}", who.empty() ? "" : "; ", position_text(other, sequence));
+        if (++named <= 8)
+            who += fmt::format("{}{}", who.empty() ? "" : "; ", position_text(*segment_, other, sequence));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     who += lost_packets();
     if (late)
         return fail(error::timeout_collective,
                     "rank {} waited {} in operation {}{}, {}, the deadline ({}) is {} ms: {}", rank_,
-                    seconds(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000, who)
+                    seconds_text(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000,
+                    who)
             .about({.rank = first, .peer = rank_, .operation = operation.collective, .sequence = sequence});
     warned_ = true;
-    WEFT_LOG_RANK(rank_, warn, coll, "waits since {} in operation {}{}, {}: {}", seconds(silence_us), sequence, name(),
-                  operation.text(), who);
+    WEFT_LOG_RANK(rank_, warn, coll, "waits since {} in operation {}{}, {}: {}", seconds_text(silence_us), sequence,
+                  name(), operation.text(), who);
     return ok();
 }
 
 // The check of ranks that owe point-to-point messages or one-sided calls.
 // The data of a remote rank may arrive after the report of its end: soon if it died, later if it left in order.
-Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
+Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, bool connecting,
+                                  const char* awaited) {
     if (segment_->aborted()) return FailureRecord(*segment_).status();
     if (silence_us >= compare_after_us) health_.ask();
     const int64_t since_us = silence_us == INT64_MAX ? partners_silent_since_us_ : now_us() - silence_us;
@@ -278,6 +257,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
                     .about({.rank = other, .peer = rank_});
     });
     if (!found || silence_us == INT64_MAX) return found;
+    WEFT_TRY(look_at_leaders(missing, silence_us, connecting, departed_));
     const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;
     const bool late = limits_.timeout_us > 0 && silence_us >= limits_.timeout_us;
     if (!warn && !late) return ok();
@@ -286,7 +266,8 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
     missing.for_each([&](int other) {
         if (first < 0) first = other;
         if (++named <= 8)
-            who += fmt::format("{}{}, and {}", who.empty() ? "" : "; ", position_text(other, UINT64_MAX), owed(other));
+            who += fmt::format("{}{}, and {}", who.empty() ? "" : "; ", position_text(*segment_, other, UINT64_MAX),
+                               owed(other));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     who += lost_packets();

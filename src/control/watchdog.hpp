@@ -26,12 +26,13 @@ class Watchdog {
         option_ = option;
     }
     // Call it after `silence_us` without progress in `operation`, waiting for `missing`. The caller reports a failure to
-    // all ranks.
-    Status look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
+    // all ranks. `connecting`: the rank waits for connection info.
+    Status look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us,
+                bool connecting);
     // The same for messages between two ranks. `owed`: the part of a sentence that follows the name of a `missing` rank.
     // With a silence of INT64_MAX only ranks that died or left count.
     using Owed = std::function<std::string(int rank)>;
-    Status look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed,
+    Status look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, bool connecting = false,
                             const char* awaited = "messages");
     // The data of `other` does not fit this rank's call: names both calls. Waits briefly for the other rank to publish
     // its call. `of`: the operation of the message that does not fit; 0: it was no message.
@@ -56,8 +57,8 @@ class Watchdog {
     static constexpr int64_t compare_after_us = 50'000;
     Status look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us);
     Status look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
+    Status look_at_leaders(const RankSet& missing, int64_t silence_us, bool connecting, RankSet& seen) const;
     RankSet causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const;
-    std::string position_text(int other, uint64_t sequence) const;
     std::string name() const;
     static std::string lost_packets();
 

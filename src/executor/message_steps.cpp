@@ -128,7 +128,7 @@ std::optional<Progress> MessageSteps::move_past_slots(const StepAt& at, const Ch
     if (instruction.opcode == Opcode::send) {
         if (!ends.target_is_remote) return {};
         if (instruction.source == Buffer::input && operands_->buffers().changes_input()) return {};
-        auto sent = ends.target->send(operands_->source(instruction, at.tile, piece), info);
+        auto sent = send_past_slots(at, operands_->source(instruction, at.tile, piece), info);
         if (!sent) return report_->fails(sent.take_status());
         return *sent ? Progress::moved : blocked_on(at, Wait::target);
     }
@@ -152,13 +152,24 @@ std::optional<Progress> MessageSteps::move_past_slots(const StepAt& at, const Ch
     if (!of_this_call(came) || came.bytes != span.bytes) return report_->suspects(block.source, came.operation);
     if (instruction.opcode == Opcode::recv) return Progress::moved;
     if (ends.target_is_remote) {
-        auto sent = ends.target->send(target, info);
+        auto sent = send_past_slots(at, target, info);
         if (!sent) return report_->fails(sent.take_status());
         return Progress::moved;  // acquire() has returned a slot, so there was a credit
     }
     operands_->buffers().copy(outgoing.data, target, span.bytes, &plan_->slot_stores[block.target]);
     if (Status status = ends.target->publish(info); !status) return report_->fails(std::move(status));
     return Progress::moved;
+}
+
+// Registered memory that stays unchanged until the operation ends is sent without a copy.
+Result<bool> MessageSteps::send_past_slots(const StepAt& at, const std::byte* data, const SlotInfo& info) {
+    const PostPlan& posts = plan_->zero_copy.posts;
+    Sender& target = *plan_->ends[at.block].target;
+    if (info.bytes < PostPlan::least || !plan_->ends[at.block].target_posts || posts.stable_sends->empty() ||
+        !(*posts.stable_sends)[at.block][size_t(at.step)])
+        return target.send(data, info);
+    if (!posted_from_ || !posted_from_->holds(data, info.bytes)) posted_from_ = posts.memory->find(data, info.bytes);
+    return posted_from_ ? target.post(data, posted_from_, info) : target.send(data, info);
 }
 
 // The address of the instruction's data, if it stays valid until the operation ends and the receiver shall read it; else 0.

@@ -25,6 +25,7 @@ class MessageSteps {
     void begin(uint64_t sequence) {
         sequence_ = sequence;
         zero_copy_sent_ = false;
+        posted_from_ = nullptr;
         std::fill(waits_.begin(), waits_.end(), Wait::none);
     }
 
@@ -44,6 +45,7 @@ class MessageSteps {
     std::optional<Progress> move_past_slots(const StepAt& at, const ChunkSpan& span);
     Progress move(const StepAt& at, const ChunkSpan& span, const Slot& incoming, const SlotInfo& info,
                   const Slot& outgoing);
+    Result<bool> send_past_slots(const StepAt& at, const std::byte* data, const SlotInfo& info);
     uint64_t zero_copy_address(const StepAt& at, const ChunkSpan& span) const;
     Progress blocked_on(const StepAt& at, Wait end);
     SlotInfo info_of(size_t bytes) const { return {bytes, sequence_, plan_->operation_fingerprint}; }
@@ -55,9 +57,10 @@ class MessageSteps {
     const Operands* operands_;
     RunReport* report_;
     uint64_t sequence_ = 0;
-    bool zero_copy_sent_ = false;     // some message was zero-copy
-    std::vector<Wait> waits_;         // by block: the connection that it waits for
-    std::vector<std::byte> fetched_;  // a zero-copy message that is reduced
+    bool zero_copy_sent_ = false;                    // some message was zero-copy
+    const RegisteredMemory* posted_from_ = nullptr;  // the registered memory of the newest posted message
+    std::vector<Wait> waits_;                        // by block: the connection that it waits for
+    std::vector<std::byte> fetched_;                 // a zero-copy message that is reduced
 };
 
 }  // namespace weft::internal

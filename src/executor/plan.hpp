@@ -13,6 +13,7 @@
 #include "src/schedule/schedule.hpp"
 #include "src/segment/flag_block.hpp"
 #include "transports/transport.hpp"
+#include "transports/user_memory.hpp"
 
 namespace weft::internal {
 
@@ -23,17 +24,31 @@ struct BlockEnds {
     bool source_is_remote = false, target_is_remote = false;  // over a network: data goes past the slots where it can
     // Zero-copy messages within a process are read in place; others by CMA or in a mapped arena.
     bool source_in_process = false, target_in_process = false;
+    const Transport* target_transport = nullptr;
+    bool target_posts = false;          // it posts registered memory without a copy
     CanRead target_reads = {};          // how the target reads zero-copy messages. Valid once connected
     std::byte* source_arena = nullptr;  // the source's arena, mapped here
 };
 
+// By block and instruction: whether no later step writes the data that it sends (schedule/stable_sends.hpp).
+// Empty: some step may write any of them.
+using StableSends = std::vector<std::vector<bool>>;
+
+// Messages over a network that are sent from the caller's memory.
+struct PostPlan {
+    const StableSends* stable_sends = nullptr;
+    const UserMemory* memory = nullptr;
+    // Below, a copy takes less time than the acknowledgement, for which the operation waits at its end.
+    static constexpr size_t least = 32 << 10;
+};
+
 // Messages whose slot holds the address of the data (docs/design/connections.md, Zero-copy).
 struct ZeroCopyPlan {
-    // By block and instruction: whether a send may be zero-copy (schedule/stable_sends.hpp). Empty: none may.
-    std::vector<std::vector<bool>> stable_sends;
+    StableSends stable_sends;  // empty: no send may be zero-copy
     size_t least = 0;          // bytes of the smallest zero-copy message
     bool by_cma = true;        // zero-copy also if the receiver needs CMA
     const Cma* cma = nullptr;  // reads zero-copy messages of this host
+    PostPlan posts;
 };
 
 // The flag block and the rotation of its slots for a tile of all parts; our slots have memory for all of it.

@@ -17,6 +17,7 @@ constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
 PeerLinks::PeerLinks(Segment& group, int rank, const Settings& settings)
     : segment_(&group),
+      user_memory_(settings.user_memory),
       here_(group, rank,
             {.identity = settings.identity,
              .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) / default_slots /
@@ -46,8 +47,14 @@ Status PeerLinks::connect(int peer, PeerLink& link) {
     if (!*connected) return ok();
     link.target = ends.target;
     link.reads_us = ends.target_reads;
+    if (ends.target_is_remote && ends.target_transport == user_memory_->transport()) link.user_memory = user_memory_;
     link.connected = true;
     return ok();
+}
+
+void PeerLinks::end(int peer) {
+    sets_.erase(peer);
+    (segment_->local(peer) ? here_ : remote_).end(peer);
 }
 
 int PeerLinks::depth_to(int peer) const { return segment_->local(peer) ? depth_here : depth_remote; }

@@ -17,6 +17,7 @@ class PeerLinks {
         size_t remote_slot_bytes;
         size_t* heap_used;
         PeerAccess* peer_access;  // see Connector::Settings
+        const UserMemory* user_memory;
     };
     PeerLinks(Segment& group, int rank, const Settings& settings);
     PeerLinks(const PeerLinks&) = delete;
@@ -24,6 +25,8 @@ class PeerLinks {
 
     // One step of connecting to a peer. Both ends must take theirs.
     Status connect(int peer, PeerLink& link);
+    // Ends the connections with the peer, and all that they do with this rank's memory. May take two seconds.
+    void end(int peer);
     // Whether the peer has taken its first step towards this rank.
     bool called_by(int peer) const;
 
@@ -32,6 +35,7 @@ class PeerLinks {
     void begin(int peer, PeerLink& link, ConnectionSet& set) const;
 
     Segment* segment_;
+    const UserMemory* user_memory_;
     Connector here_, remote_;
     std::map<int, ConnectionSet> sets_;  // by peer, one connection each way
 };

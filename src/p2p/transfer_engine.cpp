@@ -39,7 +39,10 @@ Progress TransferEngine::send(TransferPeer& peer) {
         const Progress so_far = slots > 0 ? Progress::moved : Progress::blocked;
         if (peer.link.remote) {
             const size_t bytes = std::min(left, peer.link.slot_bytes);
-            auto sent = target.send(data, {bytes, transfer.count, transfer.mark});
+            const RegisteredMemory* const memory =
+                peer.link.user_memory && bytes >= PostPlan::least ? peer.link.user_memory->find(data, bytes) : nullptr;
+            const SlotInfo info{bytes, transfer.count, transfer.mark};
+            auto sent = memory ? target.post(data, memory, info) : target.send(data, info);
             if (!sent) return fails(sent.take_status());
             peer.pushing = true;
             if (!*sent) return so_far;

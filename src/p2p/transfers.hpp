@@ -14,8 +14,10 @@ struct PeerLink {
     Sender* target = nullptr;
     size_t slot_bytes = 0;
     bool remote = false;
-    bool connected = false;      // both are there
-    bool same_process = false;   // its memory is ours
+    bool connected = false;     // both are there
+    bool same_process = false;  // its memory is ours
+    // Where the network sender finds the memory of messages that it posts without a copy; null: it does not post.
+    const UserMemory* user_memory = nullptr;
     CanRead reads_us;            // how the peer reads zero-copy messages of ours. Valid once connected
     std::byte* arena = nullptr;  // the peer's arena, mapped here
 };

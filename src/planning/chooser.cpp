@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "src/base/log.hpp"
+#include "src/registry.hpp"
 #include "src/segment/host_cpus.hpp"
 #include "src/selector/built_in_costs.hpp"
+#include "src/selector/network_kinds.hpp"
 
 namespace weft::internal {
 
@@ -28,6 +30,11 @@ Chooser::Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> 
     costs_.links = group.one_host()
                        ? host_link_costs(group.ranks(), cores_of(group), cma || one_process(group))
                        : network_link_costs(facts.ranks_per_core, facts.link_mbps, cma, facts.machines == 1);
+    if (!group.one_host()) {
+        if (const NetworkKind* kind = network_kind_of(facts.network.speed))
+            costs_.links = over_network(std::move(costs_.links), *kind, facts.network.speed.mbps);
+        if (const Transport* transport = registry::transport_of(facts.network.mark)) costs_.network = transport->name;
+    }
     preferences_ = {{agreed.algo, int(agreed.channels), agreed.deterministic != 0}};
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
@@ -70,7 +77,8 @@ Result<Choice> Chooser::choose(const Operation& operation, uint8_t preference) c
     if (rank_ == 0) {
         WEFT_LOG_RANK(rank_, info, algo, "{}",
                       choice_text(operation, layout_, *choice,
-                                  candidates(operation, layout_, costs_, preferences_[preference], catalog_->rows())));
+                                  candidates(operation, layout_, costs_, preferences_[preference], catalog_->rows()),
+                                  costs_.network));
         WEFT_LOG_RANK(rank_, trace, algo, "{}", explain(operation, preference));
     }
     return choice;

@@ -40,6 +40,7 @@ Status Connector::listen(ConnectionSet& set) {
         if (const auto there = senders_.find(key_of(each.channel, each.target)); there != senders_.end()) {
             ends.target = there->second.sender.get();
             ends.target_reads = there->second.reads;
+            ends.target_transport = there->second.transport;
         }
         ends.source_is_remote = each.source >= 0 && !segment_->local(each.source);
         ends.target_is_remote = each.target >= 0 && !segment_->local(each.target);
@@ -56,7 +57,7 @@ Status Connector::listen(ConnectionSet& set) {
         if (!set.is_new[index].source) continue;
         Blob address;
         const Key key = key_of(each.channel, each.source);
-        const ConnectionOptions options = this->options(set, each.channel, each.source, true);
+        const ConnectionOptions options = this->options(set, index, true);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();
         auto receiver = (*transport)->listen(options, address);
@@ -89,23 +90,31 @@ Result<bool> Connector::connect(ConnectionSet& set, RankSet& missing) {
         }
         Blob address;
         memcpy(&address, info, sizeof address);
-        const ConnectionOptions options = this->options(set, each.channel, each.target, false);
+        const ConnectionOptions options = this->options(set, index, false);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();
         auto sender = (*transport)->connect(options, address);
         if (!sender) return sender.take_status();
         WEFT_LOG_RANK(rank_, info, net, "connects to {} over {}, channel {}, {} slots of {} KiB",
                       segment_->name_of(each.target), (*transport)->name, each.channel, set.depth,
-                      slot_bytes(set.depth) >> 10);
+                      options.slot_bytes >> 10);
         set.ends[index].target = sender->get();
         set.ends[index].target_reads = reads_of(address.words[reads_word]);
-        senders_[key] = {std::move(*sender), reads_of(address.words[reads_word])};
+        set.ends[index].target_transport = *transport;
+        senders_[key] = {std::move(*sender), reads_of(address.words[reads_word]), *transport};
     }
     set.connected = all;
     return all;
 }
 
-ConnectionOptions Connector::options(ConnectionSet& set, int channel, int peer, bool incoming) const {
+void Connector::end(int peer) {
+    std::erase_if(senders_, [&](const auto& each) { return each.first.peer == peer; });
+    std::erase_if(receivers_, [&](const auto& each) { return each.first.peer == peer; });
+}
+
+ConnectionOptions Connector::options(ConnectionSet& set, size_t place_in_set, bool incoming) const {
+    const ConnectionSet::Wanted& wanted = set.wanted[place_in_set];
+    const int channel = wanted.channel, peer = incoming ? wanted.source : wanted.target;
     // The first new connection to a peer shares state with the first one from it, and so on, by channel. Both ends find
     // the same pairs.
     int place = 0, opposite = 0;
@@ -120,13 +129,23 @@ ConnectionOptions Connector::options(ConnectionSet& set, int channel, int peer, 
             .peer = peer,
             .channel = channel,
             .depth = set.depth,
-            .slot_bytes = slot_bytes(set.depth),
+            .slot_bytes = wanted.slot_bytes > 0 ? wanted.slot_bytes : slot_bytes(set.depth),
             .host = segment_->local(peer) ? segment_ : nullptr,
             .heap_used = settings_.heap_used,
             .identity = settings_.identity,
             .shared = place < opposite ? &set.shared[{peer, place}] : nullptr,
             .ring_bytes = rings_of_all / (segment_->locals().size() * segment_->locals().size()),
-            .driver = settings_.driver};
+            .slots = wanted.slots,
+            .slot_memory = wanted.slot_memory,
+            .driver = settings_.driver,
+            .gpu = settings_.gpu};
+}
+
+Result<const Transport*> Connector::transport_to(int peer) {
+    return transport_to({.self = rank_,
+                         .peer = peer,
+                         .host = segment_->local(peer) ? segment_ : nullptr,
+                         .identity = settings_.identity});
 }
 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
@@ -135,7 +154,7 @@ size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.s
 Result<const Transport*> Connector::transport_to(const ConnectionOptions& options) {
     std::string reasons;
     const NameList allowed(weft::internal::options().transports);
-    const uint64_t own = segment_->rank_info(rank_).networks, peers = segment_->rank_info(options.peer).networks;
+    const Networks &own = segment_->rank_info(rank_).networks, &peers = segment_->rank_info(options.peer).networks;
     const Transport* const agreed =
         rank_ < options.peer ? registry::agreed_transport(own, peers) : registry::agreed_transport(peers, own);
     for (const Transport* transport : registry::transports()) {
@@ -143,7 +162,9 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
                           : transport->network() != 0 && transport != agreed ? "the ranks have not agreed on it"
                                                                              : transport->can_connect(options);
         if (why.empty()) {
-            if (!options.host && !agreed && (own | peers) != 0) tell_fallback(options.peer, *transport, peers == 0);
+            const bool peer_has_none = peers == Networks{};
+            if (!options.host && !agreed && !(own == Networks{} && peer_has_none))
+                tell_fallback(options.peer, *transport, peer_has_none);
             return transport;
         }
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport->name, why);

@@ -19,6 +19,10 @@ struct ConnectionSet {
     struct Wanted {
         int channel = 0;
         int source = -1, target = -1;
+        // For a set with one connection in each Wanted, see ConnectionOptions. 0: the size by depth.
+        size_t slot_bytes = 0;
+        std::byte* slots = nullptr;
+        const RegisteredMemory* slot_memory = nullptr;
     };
     struct New {
         bool source, target;
@@ -45,16 +49,21 @@ class Connector {
         bool only_remote = false;       // ignores peers on this host
         PeerAccess* peer_access = nullptr;  // for zero-copy messages; null if only_remote
         ConnectionOptions::Driver driver = ConnectionOptions::Driver::rank;
+        std::string gpu{};  // as in ConnectionOptions
     };
     Connector(Segment& group, int rank, const Settings& settings)
         : segment_(&group), rank_(rank), settings_(settings) {}
 
     Status listen(ConnectionSet& set);
+    // The transport of all connections with this rank.
+    Result<const Transport*> transport_to(int peer);
     // Slots of deeper connections are smaller, so that all connections use the same amount of memory.
     size_t slot_bytes(int depth) const;
     // One step; the first one listens. True when all connections exist. Otherwise `missing` has the ranks that have not
     // listened yet.
     Result<bool> connect(ConnectionSet& set, RankSet& missing);
+    // Ends all connections with a peer; no set may use them any more.
+    void end(int peer);
     // Whether the peer listens for us on channel 0 with `depth` slots.
     bool called_by(int peer, int depth) const {
         return OobStore(*segment_).get(peer, oob_key({0, peer, depth}, rank_)) != nullptr;
@@ -72,7 +81,7 @@ class Connector {
         return settings_.peer_access ? settings_.peer_access->arena_in_use(peer) : nullptr;
     }
     uint64_t oob_key(const Key& key, int sender) const;
-    ConnectionOptions options(ConnectionSet& set, int channel, int peer, bool incoming) const;
+    ConnectionOptions options(ConnectionSet& set, size_t index, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options);
     void tell_fallback(int peer, const Transport& transport, bool peer_has_none);
 
@@ -83,6 +92,7 @@ class Connector {
     struct Target {
         std::unique_ptr<Sender> sender;
         CanRead reads;
+        const Transport* transport;
     };
     std::map<Key, Target> senders_;
     bool told_fallback_ = false;

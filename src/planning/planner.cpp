@@ -29,6 +29,19 @@ std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
     });
 }
 
+// The transport that reaches peers on other hosts, if it uses the user's memory by itself; else null.
+const Transport* registering_transport(const Segment& group, int rank) {
+    const Networks& own = group.rank_info(rank).networks;
+    for (int peer = 0; peer < group.ranks(); ++peer) {
+        if (group.local(peer)) continue;
+        const Networks& peers = group.rank_info(peer).networks;
+        const Transport* const agreed =
+            rank < peer ? registry::agreed_transport(own, peers) : registry::agreed_transport(peers, own);
+        if (agreed && (agreed->can(Capability::registers) || agreed->can(Capability::one_sided))) return agreed;
+    }
+    return nullptr;
+}
+
 bool has_shared_ranks(const Algorithm& of_user) { return !of_user.of_user->schedules[0].shared_ranks.empty(); }
 
 }  // namespace
@@ -46,8 +59,9 @@ Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBl
       direct_access_(group, rank, agreed_.direct != 0),
       peer_access_(group, rank, {.arenas = agreed_.direct != 0, .cma = agreed_.cma_messages != 0}),
       cma_(group, rank),
-      slot_stores_(size_t(group.ranks())),
+      run_memory_{.slot_stores = std::vector<SlotStores>(size_t(group.ranks())), .scratch = {}},
       last_level_(last_level_for(cpus_of(group), cores_of(group))),
+      user_memory_(registering_transport(group, rank), rank),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : chooser_.links().net_slot_bytes,
@@ -80,10 +94,15 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.operation_fingerprint = fingerprint(plan.operation);
     plan.schedule = &binding.schedule;
     plan.ends = binding.connections.ends;
-    for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_is_remote || ends.target_is_remote;
+    for (BlockEnds& ends : plan.ends) {
+        plan.networked |= ends.source_is_remote || ends.target_is_remote;
+        const Transport* const transport = ends.target_is_remote ? ends.target_transport : nullptr;
+        ends.target_posts = transport && transport == user_memory_.transport() && transport->can(Capability::posts);
+        if (ends.target_posts) plan.zero_copy.posts = {&binding.stable_sends, &user_memory_};
+    }
     plan.in_one_place = choice.algorithm->sums == Sums::in_rank_order;
     plan.cpu_kernels = cpu_kernels_;
-    plan.slot_stores = slot_stores_.data();
+    plan.slot_stores = run_memory_.slot_stores.data();
     const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;
     TileBounds bounds{.wanted = size_t(std::max<int64_t>(0, agreed_.tile_bytes)),
                       .slot_bytes = connector_.slot_bytes(binding.schedule.fifo_depth),
@@ -104,8 +123,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     }
     if (has_scratch(binding.schedule)) {
         const size_t scratch = weft::internal::scratch_bytes(binding.schedule, plan.tile_bytes);
-        if (scratch_.size() < scratch) scratch_.resize(scratch);
-        plan.scratch = &scratch_;
+        if (run_memory_.scratch.size() < scratch) run_memory_.scratch.resize(scratch);
+        plan.scratch = &run_memory_.scratch;
     }
     plan.zero_copy.cma = &peer_access_.cma();
     if (agreed_.direct && bytes >= chooser_.links().zero_copy_least_bytes) {

@@ -8,6 +8,7 @@
 #include "src/executor/make_run.hpp"
 #include "src/planning/chooser.hpp"
 #include "src/planning/connector.hpp"
+#include "transports/user_memory.hpp"
 
 namespace weft::internal {
 
@@ -31,7 +32,7 @@ struct PlanKey {
 // A schedule and its connections, shared by the plans of all sizes.
 struct Binding {
     Schedule schedule;
-    std::vector<std::vector<bool>> stable_sends;  // find_stable_sends(schedule)
+    StableSends stable_sends;  // find_stable_sends(schedule)
     ConnectionSet connections;
 };
 
@@ -74,12 +75,13 @@ class Planner {
     // For other owners of a Connector, and for Messages.
     size_t* heap_used() { return &heap_used_; }
     PeerAccess& peer_access() { return peer_access_; }
+    UserMemory& user_memory() { return user_memory_; }
     size_t net_slot_bytes() const { return chooser_.links().net_slot_bytes; }
     // The smallest point-to-point message that is stored past the caches.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
     const CpuKernels& cpu_kernels() const { return *cpu_kernels_; }
     uint64_t connection_bytes() const { return heap_used_ - FlagBlock::heap_bytes; }
-    uint64_t scratch_bytes() const { return scratch_.size(); }
+    uint64_t scratch_bytes() const { return run_memory_.scratch.size(); }
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
@@ -97,10 +99,13 @@ class Planner {
     DirectAccess direct_access_;
     PeerAccess peer_access_;
     Cma cma_;
-    std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
+    struct RunMemory {
+        std::vector<SlotStores> slot_stores;  // Plan::slot_stores
+        std::vector<std::byte> scratch;       // for schedules that need it, one at a time
+    } run_memory_;
     std::shared_ptr<const size_t> last_level_;  // bytes of last-level cache for the ranks' buffers
-    std::vector<std::byte> scratch_;            // for schedules that need it, one at a time
     size_t heap_used_ = FlagBlock::heap_bytes;
+    UserMemory user_memory_;  // outlives the connections
     Connector connector_;
     struct BindingKey {
         const Algorithm* algorithm;

@@ -23,12 +23,12 @@ struct RendezvousOptions {
     // milliseconds. Their failure becomes AgreedTexts::refusal.
     std::function<Result<std::string>()> tuning{};
     std::function<Result<MachineText>()> machine{};
-    uint64_t host = 0;      // host_identity(), or a substitute in tests
-    CpuQuota quota{};       // of this process
-    uint64_t networks = 0;  // RankInfo::networks
-    DeviceFacts device{};   // for the other ranks of the host
-    bool spread = false;    // known to have ranks on several hosts
-    bool roots = false;     // this process becomes the root of an id of UniqueId::of_child()
+    uint64_t host = 0;     // host_identity(), or a substitute in tests
+    CpuQuota quota{};      // of this process
+    Networks networks{};   // RankInfo::networks
+    DeviceFacts device{};  // for the other ranks of the host
+    bool spread = false;   // known to have ranks on several hosts
+    bool roots = false;    // this process becomes the root of an id of UniqueId::of_child()
 };
 
 // One rank's rendezvous. Thread-bound; only wait() blocks.

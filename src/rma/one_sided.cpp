@@ -6,7 +6,6 @@
 #include "src/base/log.hpp"
 #include "src/base/small_copy.hpp"
 #include "src/executor/progress.hpp"
-#include "src/segment/arena.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/liveness.hpp"
 
@@ -15,89 +14,58 @@ namespace weft::internal {
 // Bytes between two checks for failures. Other communicators of the thread progress there too.
 static constexpr uint64_t copied_bytes = 1 << 20;
 
-OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by)
+OneSided::OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by,
+                   Disconnect disconnect)
     : segment_(&group),
       rank_(rank),
       settings_(settings),
       access_(group, rank, settings.access),
       signals_(group, rank),
-      rma_messages_(group, rank,
-                    {std::move(connect), std::move(called_by),
-                     [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
-                     [this](int peer, int signal) { signals_.came(peer, signal); }}) {}
+      disconnect_(std::move(disconnect)),
+      rma_messages_(
+          group, rank,
+          {std::move(connect), std::move(called_by),
+           [this](uint32_t window, uint64_t offset, uint64_t bytes) { return windows_.memory(window, offset, bytes); },
+           [this](int peer, int signal) { signals_.came(peer, signal); }}),
+      remote_copy_(*settings.user_memory),
+      windows_(group, rank, access_, *settings.user_memory) {}
 
 // ---- Windows
 
 Result<WindowPart> OneSided::open(uint32_t number, void* address, size_t bytes, size_t& heap_used) {
     WEFT_TRY(signals_.make(heap_used));
-    windows_[number] = {static_cast<std::byte*>(address), bytes};
-    return WindowPart{reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? Arena::place_of(address, bytes) : 0,
-                      signals_.place()};
+    WindowPart part = windows_.open(number, address, bytes);
+    part.signals = signals_.place();
+    return part;
 }
 
 void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
-    Window& window = windows_[number];
-    window.parts.assign(parts.begin(), parts.end());
-    window.reached.resize(parts.size());
+    windows_.complete(number, parts);
     for (size_t peer = 0; peer < parts.size(); ++peer) signals_.found(int(peer), parts[peer].signals);
-}
-
-std::byte* OneSided::memory(uint32_t number, uint64_t offset, uint64_t bytes) {
-    const auto window = windows_.find(number);
-    if (window == windows_.end() || offset > window->second.bytes || bytes > window->second.bytes - offset)
-        return nullptr;
-    return window->second.address + offset;
-}
-
-const OneSided::PeerWindow& OneSided::reach(Window& window, int peer) {
-    PeerWindow& reached = window.reached[size_t(peer)];
-    if (reached.way == AccessPath::unknown) {
-        reached = find_way(window.parts[size_t(peer)], peer);
-        WEFT_LOG_RANK(rank_, info, mem, "memory of rank {}'s window of {} bytes is {}", peer,
-                      window.parts[size_t(peer)].bytes,
-                      reached.way == AccessPath::mapped   ? "read and written in place"
-                      : reached.way == AccessPath::kernel ? "copied by the kernel"
-                                                          : "asked of that rank");
-    }
-    return reached;
-}
-
-// A local decision: other ranks do not need to know how this rank reaches their memory.
-OneSided::PeerWindow OneSided::find_way(const WindowPart& part, int peer) {
-    if (!segment_->local(peer)) return {AccessPath::message};
-    if (segment_->same_process(rank_, peer)) return {AccessPath::mapped, reinterpret_cast<std::byte*>(part.address)};
-    std::byte* arena = part.in_arena != 0 ? access_.arena(peer) : nullptr;
-    if (arena) return {AccessPath::mapped, arena + (part.in_arena - 1)};
-    return {access_.cma_works(peer) ? AccessPath::kernel : AccessPath::message};
 }
 
 // ---- A call
 
 Status OneSided::begin(const OneSidedCall& call) {
     using RmaOp = OneSidedCall::RmaOp;
-    reached_ = {};
+    target_ = {};
     if (call.kind == RmaOp::put || call.kind == RmaOp::get) {
-        const auto place = windows_.find(call.window);
-        if (place == windows_.end() || place->second.parts.empty())
-            return fail(error::window_none, "the window is not registered");
-        Window& window = place->second;
-        const WindowPart& part = window.parts[size_t(call.peer)];
-        WEFT_TRY(check_inside(call, part.bytes));
-        if (call.bytes > 0) reached_ = reach(window, call.peer);
-        if (reached_.base) {
-            reached_.base += call.offset;
-            WEFT_TRY(check_overlap(call, reached_.base));
+        HostWindow* const window = windows_.find(call.window);
+        if (!window || window->parts.empty()) return fail(error::window_none, "the window is not registered");
+        WEFT_TRY(check_inside(call, window->parts[size_t(call.peer)].bytes));
+        if (call.bytes > 0) {
+            const PeerWindow& reached = windows_.reach(*window, call.peer);
+            target_.way = reached.way;
+            if (reached.base) target_.base = reached.base + call.offset;
         }
+        if (target_.base) WEFT_TRY(check_overlap(call, target_.base));
     }
     call_ = call;
     done_ = 0;
     missing_.clear();
     merge_waits(call.waits, waits_);
-    if (reached_.way == AccessPath::message) {
-        if (call.kind == RmaOp::put)
-            rma_messages_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
-        else
-            rma_messages_.get(call.peer, {call.window, call.offset}, call.data, call.bytes);
+    if (target_.way == AccessPath::message) {
+        begin_message();
     } else if (call.kind == RmaOp::signal || (call.kind == RmaOp::put && call.bytes == 0)) {
         send_signal();
     } else if (call.kind == RmaOp::flush) {
@@ -106,12 +74,20 @@ Status OneSided::begin(const OneSidedCall& call) {
     return ok();
 }
 
+void OneSided::begin_message() {
+    target_.way = AccessPath::message;
+    if (call_.is_put())
+        rma_messages_.put(call_.peer, {call_.window, call_.offset}, call_.data, call_.bytes, call_.signal);
+    else
+        rma_messages_.get(call_.peer, {call_.window, call_.offset}, call_.data, call_.bytes);
+}
+
 // The signal must not overtake earlier requests to the peer.
 void OneSided::send_signal() {
     if (call_.signal == RmaMessages::no_signal) return;
     if (!segment_->local(call_.peer) || rma_messages_.used(call_.peer)) {
         rma_messages_.put(call_.peer, {}, nullptr, 0, call_.signal);
-        reached_.way = AccessPath::message;
+        target_.way = AccessPath::message;
     } else {
         signals_.raise(call_.peer, call_.signal);
     }
@@ -121,7 +97,8 @@ Progress OneSided::advance() {
     using RmaOp = OneSidedCall::RmaOp;
     if (call_.kind == RmaOp::wait) return await_signals();
     if (call_.kind == RmaOp::flush) return flush();
-    if (reached_.way == AccessPath::message) return await_peer();
+    if (target_.way == AccessPath::message) return await_peer();
+    if (target_.way == AccessPath::transport) return copy_by_transport();
     return done_ < call_.bytes ? copy_some() : Progress::done;
 }
 
@@ -136,14 +113,14 @@ Progress OneSided::copy_some() {
     }
     Status copied;
     std::byte* ours = call_.data + done_;
-    if (reached_.way == AccessPath::mapped) {
-        std::byte *to = puts ? reached_.base + done_ : ours, *from = puts ? ours : reached_.base + done_;
+    if (target_.way == AccessPath::mapped) {
+        std::byte *to = puts ? target_.base + done_ : ours, *from = puts ? ours : target_.base + done_;
         if (bytes <= 64)
             copy_small(to, from, bytes);
         else if (to != from)
             settings_.cpu_kernels->copy({to, from, bytes, Stores::ordinary});
     } else {
-        const auto& parts = windows_.at(call_.window).parts;
+        const auto& parts = windows_.find(call_.window)->parts;
         const uint64_t there = parts[size_t(call_.peer)].address + call_.offset + done_;
         // The pid of a process that has ended may belong to another process by now.
         if (!Liveness(*segment_).alive(call_.peer))
@@ -160,7 +137,45 @@ Progress OneSided::copy_some() {
     done_ += bytes;
     if (done_ < call_.bytes) return Progress::moved;
     if (puts) send_signal();
-    return reached_.way == AccessPath::message ? Progress::moved : Progress::done;
+    return target_.way == AccessPath::message ? Progress::moved : Progress::done;
+}
+
+// Between hosts, without the target's help once the link exists.
+Progress OneSided::copy_by_transport() {
+    const bool served = rma_messages_.serve();
+    if (Status trouble = rma_messages_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
+    missing_.clear();
+    missing_.insert(call_.peer);
+    if (!remote_copy_.active()) {
+        if (!rma_messages_.link(call_.peer).connected) return served ? Progress::moved : Progress::blocked;
+        if (!attach()) return begin_message(), Progress::moved;
+    }
+    auto progress = remote_copy_.advance();
+    if (!progress) return fails(rma_messages_.breaks(call_.peer, progress.take_status()));
+    rma_messages_.accesses(call_.peer);
+    if (*progress == Progress::blocked && served) return Progress::moved;
+    if (*progress != Progress::done) return *progress;
+    missing_.clear();
+    if (call_.is_put()) send_signal();
+    return target_.way == AccessPath::message ? Progress::moved : Progress::done;
+}
+
+// Begins the copy. False: the rank must send a request.
+bool OneSided::attach() {
+    HostWindow& window = *windows_.find(call_.window);
+    PeerWindow& reached = window.reached[size_t(call_.peer)];
+    const PeerLink& link = rma_messages_.link(call_.peer);
+    if (!reached.part) {
+        const WindowPart& part = window.parts[size_t(call_.peer)];
+        // The link may use another transport than the window's.
+        auto attached = link.user_memory ? link.target->attach(std::span(part.key).first(part.key_bytes))
+                                         : Result<std::unique_ptr<RemoteMemory>>(std::unique_ptr<RemoteMemory>());
+        if (!attached) WEFT_LOG_RANK(rank_, info, mem, "{}", attached.status().sentence());
+        if (!attached || !*attached) return reached.way = AccessPath::message, false;
+        reached.part = std::move(*attached);
+    }
+    remote_copy_.begin(call_, *link.target, *reached.part);
+    return true;
 }
 
 // Waits until the peer has received our request, or answered it.
@@ -224,6 +239,8 @@ PartnerWait OneSided::awaited() const {
 std::string OneSided::owed_by(int peer) {
     using RmaOp = OneSidedCall::RmaOp;
     std::string owed;
+    if (remote_copy_.active())
+        return fmt::format("is the target of a transfer of rank {} that the network does not complete", rank_);
     for (const SignalWait& wait : waits_) {
         const uint64_t come = signals_.pending(wait.peer, wait.signal);
         if (wait.peer == peer && come < wait.count)
@@ -237,6 +254,8 @@ std::string OneSided::owed_by(int peer) {
 }
 
 void OneSided::abandon() {
+    if (remote_copy_.writes_buffer()) disconnect_(call_.peer);
+    remote_copy_.abandon();
     rma_messages_.abandon();
     waits_.clear();
 }

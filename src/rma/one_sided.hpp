@@ -6,23 +6,13 @@
 #include <span>
 
 #include "src/base/shared_memory.hpp"
-#include "src/peer_access/peer_access.hpp"
+#include "src/rma/host_windows.hpp"
 #include "src/rma/one_sided_call.hpp"
+#include "src/rma/remote_copy.hpp"
 #include "src/rma/rma_messages.hpp"
 #include "src/rma/signals.hpp"
 
 namespace weft::internal {
-
-// A rank's part of a window, as it is sent to the other ranks.
-struct WindowPart {
-    uint64_t address = 0, bytes = 0;
-    uint64_t in_arena = 0;  // 1 + its offset in the arena; 0: it is not memory of weftHostAlloc
-    uint64_t signals = 0;   // Signals::place()
-    enum Memory : uint64_t { nothing, host, device, unfit } memory = nothing;  // unfit: it cannot be in a window
-    uint64_t entry = 0, state = 0,
-             offset = 0;  // device memory for other processes: cuda::BufferRegistry::RegisteredAddress
-    uint64_t number = 0;  // of the window that is being deregistered
-};
 
 // Owned by the communicator. Thread-bound to the rank. One call at a time: begin(), then advance() until done. Nothing
 // blocks.
@@ -31,16 +21,19 @@ class OneSided {
     struct Settings {
         PeerAccess::Settings access;
         const CpuKernels* cpu_kernels;
+        UserMemory* user_memory;
     };
     using Connect = std::function<Status(int peer, PeerLink& link)>;
     using CalledBy = std::function<bool(int peer)>;
-    OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by);
+    using Disconnect = std::function<void(int peer)>;  // ends the link and all that it does with this rank's memory
+    OneSided(Segment& group, int rank, const Settings& settings, Connect connect, CalledBy called_by,
+             Disconnect disconnect);
 
     // ---- Windows. A window has the same number on all ranks. open() accepts requests of other ranks; complete() adds
     // the parts of all ranks.
     Result<WindowPart> open(uint32_t number, void* address, size_t bytes, size_t& heap_used);
     void complete(uint32_t number, std::span<const WindowPart> parts);
-    void close(uint32_t number) { windows_.erase(number); }
+    void close(uint32_t number, bool messages) { windows_.close(number, messages); }  // see HostWindows
 
     // ---- A call. If begin() fails, nothing has changed.
     Status begin(const OneSidedCall& call);
@@ -62,21 +55,10 @@ class OneSided {
     bool touched_by(int peer) const { return signals_.touched_by(peer); }
 
   private:
-    enum class AccessPath : uint8_t { unknown, mapped, kernel, message };
-    struct PeerWindow {
-        AccessPath way = AccessPath::unknown;
-        std::byte* base = nullptr;  // mapped
-    };
-    struct Window {
-        std::byte* address = nullptr;
-        size_t bytes = 0;
-        std::vector<WindowPart> parts = {};    // by rank; empty: not known yet
-        std::vector<PeerWindow> reached = {};  // by rank; empty: not known yet
-    };
-    std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
-    const PeerWindow& reach(Window& window, int peer);
-    PeerWindow find_way(const WindowPart& part, int peer);
+    void begin_message();
     Progress copy_some();
+    Progress copy_by_transport();
+    bool attach();
     Progress await_peer();
     Progress await_signals();
     Progress flush();
@@ -88,13 +70,18 @@ class OneSided {
     Settings settings_;
     PeerAccess access_;
     Signals signals_;
+    Disconnect disconnect_;
     RmaMessages rma_messages_;
-    std::map<uint32_t, Window> windows_;
+    RemoteCopy remote_copy_;
+    HostWindows windows_;
 
     OneSidedCall call_{};
     std::vector<SignalWait> waits_;  // of the call, one for each signal
-    PeerWindow reached_;             // the window that the call accesses
-    uint64_t done_ = 0;              // bytes of the call that are complete
+    struct Target {
+        AccessPath way = AccessPath::unknown;
+        std::byte* base = nullptr;  // mapped: of the accessed range
+    } target_;                      // what the call accesses
+    uint64_t done_ = 0;             // bytes of the call that are complete
     RankSet missing_;
     Status failure_;
 };

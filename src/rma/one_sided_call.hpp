@@ -23,6 +23,7 @@ struct OneSidedCall {
     std::byte* data = nullptr;
     int signal = RmaMessages::no_signal;
     std::span<const SignalWait> waits = {};
+    bool is_put() const { return kind == RmaOp::put; }
 };
 // Fails if a put or get reaches beyond the peer's part of `part_bytes` bytes.
 Status check_inside(const OneSidedCall& call, uint64_t part_bytes);

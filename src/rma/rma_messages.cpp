@@ -50,6 +50,16 @@ void RmaMessages::get(int rank, const WindowAddress& place, std::byte* data, uin
     ask(rank, {{RequestKind::get, place.window, place.offset, bytes, no_signal, 0}, nullptr});
 }
 
+void RmaMessages::accesses(int rank) {
+    Peer& other = peer(rank);
+    other.used = other.unanswered = other.pushing = true;
+}
+
+Status RmaMessages::breaks(int rank, Status why) {
+    breaks(peer(rank), std::move(why));
+    return trouble(rank);
+}
+
 bool RmaMessages::locally_complete(int rank) const {
     const Peer* other = peers_[size_t(rank)].get();
     return !other || (other->own == 0 && !other->pushing && !other->waiting);

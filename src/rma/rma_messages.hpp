@@ -40,6 +40,14 @@ class RmaMessages {
     // Whether any request was ever sent to the peer. Later signals must not overtake it.
     bool used(int peer) const { return !peers_.empty() && peers_[size_t(peer)] && peers_[size_t(peer)]->used; }
 
+    // The link to a peer; it is made while serve() is called.
+    const PeerLink& link(int peer) { return this->peer(peer).link; }
+    // This rank puts into the peer's memory or gets from it beside messages. Later signals must not overtake a put, and
+    // flushing asks the peer.
+    void accesses(int peer);
+    // The link to the peer has failed. Returns the failure.
+    Status breaks(int peer, Status why);
+
     // Progresses our requests and those of other ranks. True: something moved.
     bool serve();
     // The failure of the link to the peer, or ok.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/segment/networks.hpp"
 #include "src/segment/rank_row.hpp"
 #include "weft/types.h"
 
@@ -33,6 +34,7 @@ struct AgreedFacts {
     int32_t machines;        // machines that these hosts are on: containers share one
     int32_t ranks_per_core;  // the maximum over the machines
     int64_t link_mbps;       // of the slowest host's network; 0: unknown, or all hosts are on one machine
+    NetworkFacts network;    // that connects the hosts, with the least speed of a rank; mark 0: TCP
 };
 
 // Identity and location of each rank, local or remote, as known on this host.
@@ -43,7 +45,7 @@ struct RankInfo {
     std::atomic<int32_t> pid;           // 0: not joined (release, after the rest of its row)
     int32_t host;                       // index of its host; valid once the segment is settled
     int32_t cpu;                        // the first hardware thread that it may run on; -1: unknown
-    uint64_t networks;                  // that it reaches: registry::own_networks()
+    Networks networks;                  // that it reaches: registry::own_networks()
 };
 
 // One per host of a communicator with several hosts.

@@ -59,8 +59,13 @@ const NetworkKind* find_network_kind(std::string_view name) {
 const NetworkKind& network_kind_of(bool infiniband, int64_t mbps) {
     const NetworkKind* best = nullptr;
     for (const NetworkKind& kind : kinds)
-        if (kind.infiniband == infiniband && (best == nullptr || kind.mbps <= mbps)) best = &kind;
+        if (kind.infiniband == infiniband && (best == nullptr || mbps <= 0 || kind.mbps <= mbps)) best = &kind;
     return *best;
+}
+
+const NetworkKind* network_kind_of(const NetworkSpeed& speed) {
+    if (speed.link == LinkClass::unknown) return nullptr;
+    return &network_kind_of(speed.link == LinkClass::infiniband, speed.mbps);
 }
 
 LinkCosts over_network(LinkCosts costs, const NetworkKind& kind, int64_t mbps) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "src/schedule/layout.hpp"
+#include "src/segment/networks.hpp"
 
 namespace weft::internal {
 
@@ -26,7 +27,11 @@ std::string network_kind_names();  // "edr, hdr, ..."
 // null: there is no such kind.
 const NetworkKind* find_network_kind(std::string_view name);
 // The fastest kind that is not faster than the port, or the slowest of the class.
+// 0: the fastest kind, because only the newest ports do not tell their speed.
 const NetworkKind& network_kind_of(bool infiniband, int64_t mbps);
+
+// Null: the costs of TCP apply.
+const NetworkKind* network_kind_of(const NetworkSpeed& speed);
 
 // The costs with this network between the hosts. `mbps`: of each port, if it is not the kind's line rate; 0: it is.
 LinkCosts over_network(LinkCosts costs, const NetworkKind& kind, int64_t mbps = 0);

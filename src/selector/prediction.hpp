@@ -14,6 +14,7 @@ struct Costs {
         : links(links), tuning(std::move(tuning)) {}
     LinkCosts links;                       // built-in costs
     std::shared_ptr<const Tuning> tuning;  // null: the built-in costs alone
+    const char* network = "tcp";           // the transport between hosts, for texts
 };
 
 enum class Basis : uint8_t {

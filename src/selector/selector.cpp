@@ -100,9 +100,9 @@ std::string prediction_text(const Prediction& prediction) {
     return fmt::format("{:.2f} us {}", prediction.us, basis_of(prediction));
 }
 
-const char* transports_of(const Layout& layout) {
+std::string transports_of(const Layout& layout, std::string_view network) {
     const int hosts = layout.host_count();
-    return hosts == 1 ? "shm" : hosts == layout.ranks ? "tcp" : "shm+tcp";
+    return hosts == 1 ? "shm" : fmt::format("{}{}", hosts == layout.ranks ? "" : "shm+", network);
 }
 
 std::string ranks_text(const Layout& layout) {
@@ -114,11 +114,11 @@ std::string ranks_text(const Layout& layout) {
 }  // namespace
 
 std::string choice_text(const Operation& operation, const Layout& layout, const Choice& choice,
-                        std::vector<Candidate> candidates) {
+                        std::vector<Candidate> candidates, std::string_view network) {
     const bool of_user = choice.algorithm->of_user != nullptr;
     std::string text =
         fmt::format("{} ({} bytes) on {}: {} over {}, {}", operation.text(), operation.whole_bytes(layout.ranks),
-                    ranks_text(layout), choice.algorithm->name, transports_of(layout),
+                    ranks_text(layout), choice.algorithm->name, transports_of(layout, network),
                     of_user ? "as WEFT_ALGO_FILES says" : prediction_text(choice.predicted));
     std::erase_if(candidates, [&](const Candidate& one) {
         return !one.excluded.empty() || one.algorithm == choice.algorithm || one.algorithm->of_user;
@@ -145,7 +145,7 @@ std::string explain(const Operation& operation, const Layout& layout, const Cost
             candidate.excluded.empty() ? "" : ", out: ", candidate.excluded, candidate.algorithm->cost);
     const auto choice = select(operation, layout, costs, preferences, rows);
     if (!choice) return text + choice.status().sentence();
-    return text + fmt::format("chosen: {} over {}, {}", choice->algorithm->name, transports_of(layout),
+    return text + fmt::format("chosen: {} over {}, {}", choice->algorithm->name, transports_of(layout, costs.network),
                               choice->algorithm->of_user                    ? "as WEFT_ALGO_FILES says"
                               : choice->predicted.basis == Basis::measured  ? "least time that was measured"
                               : choice->predicted.basis == Basis::simulated ? "least time that was simulated"

@@ -41,9 +41,10 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Co
 // Weft's own.
 std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks);
 
-// A line for the log: the choice, and the predicted times of the other candidates, the fastest first.
+// A line for the log: the choice, and the predicted times of the other candidates, the fastest first. `network`: the
+// transport between hosts.
 std::string choice_text(const Operation& operation, const Layout& layout, const Choice& choice,
-                        std::vector<Candidate> candidates);
+                        std::vector<Candidate> candidates, std::string_view network = "tcp");
 // Lines for the log: all candidates with predicted times, and the choice.
 std::string explain(const Operation& operation, const Layout& layout, const Costs& costs,
                     const Preferences& preferences, std::span<const Algorithm> rows);

@@ -35,6 +35,34 @@ TEST_CASE("hosts that are one machine use its memory speed, with any network", "
     CHECK(facts_of({host_of(0, 1, 0, 1, 0), host_of(0, 1, 1, 1, 0)}).machines == 2);
 }
 
+TEST_CASE("the network of a job is the first one of rank 0 that all ranks reach, with the slowest port",
+          "[rank_table]") {
+    const NetworkFacts fast{1, {LinkClass::infiniband, 400'000}}, slow{1, {LinkClass::infiniband, 200'000}},
+        silent{1, {LinkClass::infiniband, 0}}, ethernet{1, {LinkClass::roce, 400'000}}, plugin{2, {}},
+        other{3, {LinkClass::roce, 100'000}};
+    const auto network_of = [](std::vector<Networks> ranks) {
+        std::vector<HostEntry> hosts{host_of(7, 0, 0, 4, 0), host_of(8, 0, 0, 4, 0)};
+        for (size_t rank = 0; rank < ranks.size(); ++rank)
+            hosts[rank % 2].members.push_back({.rank = int32_t(rank), .networks = ranks[rank]});
+        return facts_of(hosts).network;
+    };
+    CHECK(network_of({{fast}, {fast}}) == fast);
+    CHECK(network_of({{fast}, {slow}, {fast}, {silent}}) == slow);
+    CHECK(network_of({{silent}, {silent}}) == silent);
+    CHECK(network_of({{plugin, fast}, {fast}}) == fast);
+    CHECK(network_of({{plugin, fast}, {fast, plugin}}) == plugin);
+    CHECK(network_of({{fast, other}, {other}, {fast, other}}) == other);
+    // A rank without the network, or with another one, goes over TCP.
+    for (const Networks& odd : {Networks{}, Networks{other}, Networks{ethernet}})
+        CHECK(network_of({{fast}, {fast}, odd, {fast}}) == NetworkFacts{});
+    // Ranks keep it on the way to the root.
+    ByteWriter written;
+    RankEntry{.rank = 3, .networks = {plugin, slow}}.write(written);
+    ByteReader reader(written.bytes().data(), written.bytes().size());
+    CHECK(RankEntry::read(reader).networks == Networks{plugin, slow});
+    CHECK(reader.at_end());
+}
+
 TEST_CASE("hosts that are one machine share its processors", "[rank_table]") {
     CHECK(facts_of({host_of(7, 2, 0, 4, 0), host_of(7, 2, 0, 4, 0)}).ranks_per_core == 1);
     CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(7, 3, 0, 4, 0)}).ranks_per_core == 2);

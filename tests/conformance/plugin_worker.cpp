@@ -36,6 +36,8 @@ int main() {
     }
     const char* wrong = getenv("WRONG_RANK");
     if (wrong && atoi(wrong) != rank) unsetenv("WEFT_IB_DEVICES");
+    const char* odd = getenv("ODD_RANK");
+    if (odd && atoi(odd) == rank) setenv("FAKE_IBVERBS", getenv("ODD_WORLD"), 1);
     weftComm_t comm = nullptr;
     int ranks = 0;
     must(weftCommInitFromEnvironment(&comm, nullptr), nullptr);

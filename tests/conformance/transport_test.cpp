@@ -278,7 +278,7 @@ TEST_CASE("a rank that waits on a connection sees an abort and its origin", "[tr
             SlotInfo info;
             if (auto slot = connection.receiver->receive(info); !slot.ok() || *slot) break;
             waiting = true;
-            if (rule.pause(missing)) seen = watchdog.look(missing, 1, {}, rule.silence_us());
+            if (rule.pause(missing)) seen = watchdog.look(missing, 1, {}, rule.silence_us(), false);
         }
     });
     while (!waiting) sched_yield();
@@ -332,7 +332,7 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and its l
                 continue;
             }
             waiting = number == 3;
-            if (rule.pause(missing)) seen = watchdog.look(missing, 1, {}, rule.silence_us());
+            if (rule.pause(missing)) seen = watchdog.look(missing, 1, {}, rule.silence_us(), false);
         }
     });
     CHECK(eventually([&] { return waiting.load(); }));  // the other two have arrived

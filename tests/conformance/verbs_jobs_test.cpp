@@ -26,6 +26,10 @@ VerbsJob verbs_job(int ranks, std::vector<std::string> variables) {
     return {"\n" + result.output, result.error};
 }
 
+std::string infiniband_port(const std::string& subnet) {
+    return "device fake0; layer fake0 1; no_gids fake0; gid fake0 0 " + subnet + ":0000:00ff:fe00:0001 0 0";
+}
+
 }  // namespace
 
 TEST_CASE("collectives and messages between hosts go over verbs", "[verbs]") {
@@ -39,12 +43,50 @@ TEST_CASE("collectives and messages between hosts go over verbs", "[verbs]") {
     CHECK_THAT(done.log, Catch::Contains("fake1:1 GID 3 10.77.1.1") && Catch::Contains(", in reserve"));
 }
 
+TEST_CASE("the choice of an algorithm counts with the costs of RDMA, and its log names verbs", "[verbs]") {
+    const auto choices = [](const VerbsJob& job) {
+        const size_t at = job.log.find("all_reduce of 1001 float, sum");
+        return job.log.substr(std::min(at, job.log.size()), 120);
+    };
+    const VerbsJob fast = verbs_job(2, {}), slow = verbs_job(2, {"WEFT_TRANSPORTS=tcp"});
+    INFO(fast.log << slow.log);
+    CHECK_THAT(choices(fast), Catch::Contains(" over verbs, "));
+    CHECK_THAT(choices(slow), Catch::Contains(" over tcp, "));
+    // A rank without RDMA: all count with TCP.
+    CHECK_THAT(choices(verbs_job(3, {"ONLY_RANK=1"})), Catch::Contains(" over tcp, "));
+}
+
 TEST_CASE("if one rank has no RDMA, both use tcp, and a warning says why", "[verbs]") {
     const std::string only = GENERATE("0", "1");
     const VerbsJob done = verbs_job(2, {"ONLY_RANK=" + only});
     INFO(done.said << done.log);
     CHECK(done.count(": ok") == 2);
     CHECK_THAT(done.log, Catch::Contains("WARN") && Catch::Contains("over tcp, because"));
+}
+
+TEST_CASE("hosts of different networks use tcp, and a warning says why", "[verbs]") {
+    const auto [all, odd] = GENERATE(table<std::string, std::string>({
+        {"hold 1", "layer fake0 1; layer fake1 1"},  // RoCE and InfiniBand
+        {infiniband_port("fe80:0000:0000:0000"), infiniband_port("fec0:0000:0000:0007")},
+    }));
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=" + all, "ODD_RANK=1", "ODD_WORLD=" + odd});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    CHECK_THAT(done.log, Catch::Contains("WARN") && Catch::Contains("over tcp, because") &&
+                             Catch::Contains("this rank does not have the transports of that one"));
+    CHECK_THAT(done.log, !Catch::Contains("over verbs, channel"));
+}
+
+TEST_CASE("hosts of different MTUs use the smaller one, and InfiniBand its own costs", "[verbs]") {
+    const VerbsJob mixed = verbs_job(2, {"ODD_RANK=1", "ODD_WORLD=mtu fake0 3; mtu fake1 3"});
+    INFO(mixed.said << mixed.log);
+    CHECK(mixed.count(": ok") == 2);
+    CHECK(VerbsJob::count(mixed.log, "with an MTU of 1024 bytes") ==
+          2 * 2 * 2);  // two queue pairs on each of two rails
+    const VerbsJob infiniband = verbs_job(2, {"FAKE_IBVERBS=" + infiniband_port("fe80:0000:0000:0000")});
+    INFO(infiniband.said << infiniband.log);
+    CHECK(infiniband.count(": ok") == 2);
+    CHECK_THAT(infiniband.log, Catch::Contains("over verbs, channel") && Catch::Contains(" LID "));
 }
 
 TEST_CASE("a wrong option for RDMA is an error of every rank when the ranks meet", "[verbs]") {
@@ -105,6 +147,35 @@ TEST_CASE("without another queue pair, a request that fails is an error on every
     CHECK(done.count("\nrank 1: ") == 1);
     CHECK(done.count(": ok") == 0);
     CHECK_THAT(done.said, Catch::Contains("verbs.completion"));
+}
+
+TEST_CASE("weft rdma-check tests and measures RDMA between two hosts, and provokes failures", "[verbs]") {
+    // A launcher starts both.
+    const ProcessResult good =
+        run({WEFT_COMMAND, "run", "-n", "2", "--no-kill", WEFT_COMMAND, "rdma-check", "--runs", "1"},
+            {"WEFT_TRANSPORTS=^shm", "WEFT_DEBUG=NONE", std::string("WEFT_VERBS_LIBRARY=") + FAKE_IBVERBS_LIBRARY,
+             "FAKE_IBVERBS=hold 5", "PATH=/none"});
+    INFO(good.output << good.error);
+    CHECK(good.status == 0);
+    for (const char* row :
+         {"fake0:1 ", "messages, collectives, windows   ok, 26 checked", "links rank 0 on ",
+          "a device that does not exist     ok, option.names on both ranks",
+          "RDMA on one host only            ok, both use TCP", "a rank that is killed            ok, an error after ",
+          "8 B, half round trip ", "registration of 64 MiB "})
+        CHECK_THAT(good.output, Catch::Contains(row));
+    // A fault is told: the first message never completes.
+    const ProcessResult bad =
+        run({WEFT_COMMAND, "run", "-n", "2", "--no-kill", WEFT_COMMAND, "rdma-check", "--quick", "--no-failures"},
+            {"WEFT_TRANSPORTS=^shm", "WEFT_DEBUG=NONE", std::string("WEFT_VERBS_LIBRARY=") + FAKE_IBVERBS_LIBRARY,
+             "FAKE_IBVERBS=complete 12 5", "WEFT_IB_DEVICES=fake0", "WEFT_IB_QPS=1"});
+    INFO(bad.output << bad.error);
+    CHECK(bad.status != 0);
+    CHECK_THAT(bad.output, Catch::Contains("FAILED: rank ") && Catch::Contains("verbs.completion"));
+    const ProcessResult none = run({WEFT_COMMAND, "run", "-n", "2", "--no-kill", WEFT_COMMAND, "rdma-check", "--quick"},
+                                   {"WEFT_TRANSPORTS=^shm", "WEFT_DEBUG=NONE", "WEFT_VERBS_LIBRARY=none"});
+    CHECK(none.status != 0);
+    CHECK_THAT(none.output, Catch::Contains("no RDMA: "));
+    CHECK(run({WEFT_COMMAND, "rdma-check", "--join", "127.0.0.1"}).status == 2);  // without a secret
 }
 
 // Not rank 0: without the root, ranks that wait for each other only may learn of it late.

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "src/drivers/cuda/dma_buf.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
@@ -76,6 +77,50 @@ TEST_CASE("memory that a device has not is a sentence with bytes and device", "[
     CHECK(contains(failure.sentence(), "allocate 2097152 bytes on device 1: CUDA_ERROR_OUT_OF_MEMORY (2)"));
     // Freed memory can be allocated again.
     for (int i = 0; i < 3; ++i) (void)take(DeviceMemory::allocate(context, 700'000));
+}
+
+TEST_CASE("device memory is exported as a dma-buf, over PCIe where the driver has that choice", "[memory]") {
+    const auto calls = [] { return fake::calls("cuMemGetHandleForAddressRange"); };
+    const auto bytes_of = [](const DmaBuf& buffer) {
+        struct stat state {};
+        return fstat(buffer.fd.number(), &state) == 0 ? size_t(state.st_size) : 0;
+    };
+    {
+        FakeDriver driver("attribute * 124 1");
+        const Context context = driver.context(1);
+        const DeviceMemory plain = take(DeviceMemory::allocate(context, 10'000));
+        const VmmMemory vmm = take(VmmMemory::allocate(context, 10'000));
+        for (const bool pcie : {false, true}) {
+            const DmaBuf one = take(export_dma_buf(context, plain.address(), plain.bytes(), pcie));
+            CHECK(bytes_of(one) >= 10'000);
+            CHECK(one.offset == 0);
+            CHECK(bytes_of(take(export_dma_buf(context, vmm.address(), vmm.bytes(), pcie))) >= vmm.bytes());
+        }
+        CHECK(take(export_dma_buf(context, plain.address() + 100, 1'000, false)).offset == 100);
+        CHECK(calls() == 5);
+        CHECK_ERROR(export_dma_buf(context, plain.address(), 1 << 20, true), "cuda.call");
+        // Host memory is none.
+        const PinnedMemory pinned = take(PinnedMemory::allocate(context, 4096));
+        CHECK_ERROR(export_dma_buf(context, pinned.address(), 4096, true), "cuda.call");
+    }
+    for (const auto& [machine, wanted] :
+         {std::pair("attribute * 124 1; version 12070", 1),
+          std::pair("attribute * 124 1; fault cuMemGetHandleForAddressRange 1 801", 2)}) {
+        INFO(machine);
+        FakeDriver driver(machine);
+        const Context context = driver.context(0);
+        const DeviceMemory plain = take(DeviceMemory::allocate(context, 4096));
+        CHECK(bytes_of(take(export_dma_buf(context, plain.address(), plain.bytes(), true))) >= 4096);
+        CHECK(calls() == wanted);
+    }
+    for (const char* machine : {"", "attribute * 124 1; version 11060"}) {
+        INFO(machine);
+        FakeDriver driver(machine);
+        const Context context = driver.context(0);
+        const DeviceMemory plain = take(DeviceMemory::allocate(context, 4096));
+        CHECK_ERROR(export_dma_buf(context, plain.address(), plain.bytes(), true), "cuda.driver");
+        CHECK(calls() == 0);
+    }
 }
 
 TEST_CASE("each kind of memory is recognised", "[memory]") {

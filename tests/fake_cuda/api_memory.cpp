@@ -17,7 +17,8 @@ uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(addre
 CUresult allocate(Context* context, Range::Kind kind, size_t bytes, uintptr_t& base) {
     if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(world().mutex);
-    const auto physical = make_physical(bytes, context->device, 0);
+    const auto physical =
+        make_physical(bytes, context->device, 0, kind == Range::Kind::pinned ? "fake_cuda_host" : "fake_cuda");
     if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
     base = map_shared(*physical);
     if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;

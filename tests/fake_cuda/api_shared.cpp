@@ -353,17 +353,31 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 }
 
 CUresult cuMemGetHandleForAddressRange(void* to, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
-                                       unsigned long long) {
+                                       unsigned long long flags) {
     FAKE_ENTER(MemGetHandleForAddressRange);
     FAKE_CURRENT(context);
     std::lock_guard lock(world().mutex);
     if (world().setting.attribute(context->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0) == 0)
         return CUDA_ERROR_NOT_SUPPORTED;
-    const Range* range = memory().find(uintptr_t(address));
-    if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || range == nullptr || !range->physical ||
-        uintptr_t(address) % 4096 != 0 || bytes % 4096 != 0)
+    constexpr unsigned long long over_pcie = 1;
+    if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || uintptr_t(address) % 4096 != 0 || bytes % 4096 != 0 ||
+        flags > (world().setting.version >= 12080 ? over_pcie : 0))
         return CUDA_ERROR_INVALID_VALUE;
-    const int fd = fcntl(range->physical->fd, F_DUPFD_CLOEXEC, 0);
+    // From the begin of a file only: a real dma-buf begins at the address.
+    const Range* range = memory().find(uintptr_t(address));
+    if (range == nullptr || (range->kind != Range::Kind::device && range->kind != Range::Kind::reserved))
+        return CUDA_ERROR_INVALID_VALUE;
+    const Physical* physical = range->physical.get();
+    size_t offset = uintptr_t(address) - range->base, left = whole_pages(range->bytes) - offset;
+    if (range->kind == Range::Kind::reserved) {
+        const auto* piece = memory().find_piece(uintptr_t(address));
+        if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        physical = piece->second.physical.get();
+        offset = uintptr_t(address) - piece->first + piece->second.offset;
+        left = piece->first + piece->second.bytes - uintptr_t(address);
+    }
+    if (offset != 0 || bytes > left) return CUDA_ERROR_INVALID_VALUE;
+    const int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
     std::memcpy(to, &fd, sizeof fd);
     return fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }

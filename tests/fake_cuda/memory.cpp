@@ -42,12 +42,12 @@ Physical::~Physical() {
     if (!imported && size_t(device) < world().devices.size()) world().devices[size_t(device)]->used_bytes -= bytes;
 }
 
-std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handle_types) {
+std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handle_types, const char* name) {
     World& all = world();
     std::lock_guard lock(all.mutex);
     Device& place = *all.devices[size_t(device)];
     if (place.used_bytes + bytes > all.setting.memory_bytes) return nullptr;
-    const int fd = memfd_create("fake_cuda", MFD_CLOEXEC);
+    const int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0) return nullptr;
     const Facts facts{magic, bytes, handle_types, all.next_id++, device};
     const size_t data = whole_pages(bytes);

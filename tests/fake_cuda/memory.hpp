@@ -24,8 +24,9 @@ struct Physical {
     bool imported = false;
     ~Physical();
 };
-// Null if the machine refuses.
-std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handle_types);
+// Null if the machine refuses. `name`: of the file; that of device memory tells it from the host's in /proc/self/maps.
+std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handle_types,
+                                        const char* name = "fake_cuda");
 // Of a descriptor of such a memfd, which is left open. Null if it is none.
 std::shared_ptr<Physical> adopt_physical(int fd);
 size_t whole_pages(size_t bytes);

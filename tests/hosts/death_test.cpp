@@ -109,6 +109,60 @@ TEST_CASE("a leader or another rank that dies inside a call or outside is named 
         }
 }
 
+TEST_CASE("a rank that waits for connection info through a process that dies names that process", "[death]") {
+    struct Way {
+        const char *what, *first, *second;  // steps of the two ranks that connect
+        bool leader_left = false, own_leader = false;
+    };
+    const Way ways[] = {
+        {"a message", "send=10,2", "receive=10,1"},
+        {"a put", "put=10,2", "wait=1"},
+        {"a message, after the leader has left", "send=10,2", "receive=10,1", true},
+        {"a message of a rank whose own leader dies", "receive=10,2", "send=10,1", false, true},
+    };
+    for (const Way& way : ways) {
+        INFO(way.what);
+        // Three hosts of a rank each, of which rank 0 joins the others, or ranks 2 and 3 on a host that rank 3 leads.
+        SpreadJob job(way.own_leader ? 2 : 3, way.own_leader ? 2 : 1);
+        const int victim = way.own_leader ? 3 : 0, others[] = {1, 2};
+        const auto begin = [&](int rank, const char* step) {
+            Steps steps{"init", "window", "reduce=1", "await", step, "async"};
+            if (way.leader_left && rank == victim) steps = {"init", "window", "reduce=1", "destroy", "await"};
+            job.start(rank, steps, telling);
+        };
+        // Processes are numbered as they start.
+        std::vector<int> process(size_t(job.ranks()), -1);
+        std::vector<int> order{victim};
+        for (int rank = 0; rank < job.ranks(); ++rank)
+            if (rank != victim) order.push_back(rank);
+        for (const int rank : order) {
+            process[size_t(rank)] = job.processes();
+            begin(rank, rank == 1 ? way.first : rank == 2 ? way.second : "hold");
+            if (rank == victim)
+                REQUIRE(eventually([&] { return contains(job[0].error(), "this process leads the rendezvous"); }));
+        }
+        for (int each = 0; each < job.processes(); ++each) CHECK(job[each].says("reduce 0"));
+        if (way.leader_left) CHECK(job[0].says("destroy 0"));
+        job[0].kill(SIGSTOP);
+        CHECK(eventually([&] { return process_state(job[0].pid()) == 'T'; }));
+        for (const int rank : others) job[process[size_t(rank)]].kill(SIGUSR1);
+        // Most often both have sent their connection info to the stopped process by then.
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        job.kill(0);
+        for (const int rank : others) {
+            const std::string step = rank == 1 ? way.first : way.second, call = step.substr(0, step.find('='));
+            const int number = process[size_t(rank)];
+            CHECK(job[number].says("async 6"));
+            const Job::Error error = job.error(number, call);
+            INFO("rank " << rank << ": " << job[number].output());
+            CHECK(error.id == "host.lost");
+            // Other hosts lose sight of all ranks of the host, and name the one that they wait for.
+            CHECK(error.rank == (way.own_leader && rank == 1 ? 2 : victim));
+        }
+        for (int each = 1; each < job.processes(); ++each) job[each].kill(SIGKILL);
+    }
+}
+
 TEST_CASE("after the death of one rank of every host at once the others get errors and live", "[death]") {
     for (const char* loop : {"loop=2", "loop=1000000"}) {
         SpreadJob job(3, 2);

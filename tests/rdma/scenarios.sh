@@ -7,12 +7,14 @@
 seconds_of() { # seconds_of SCENARIO
     case $1 in
         jobs_failover) echo 240 ;;
-        jobs_kills) echo $((60 + 15 * ${RDMA_KILLS:-10})) ;;
+        jobs_kills) echo $((60 + 15 * ${RDMA_KILLS:-30})) ;;
+        jobs_random) echo 240 ;;
+        rdma_check) echo 240 ;;
         *) echo 120 ;;
     esac
 }
 with_one_rail=(devices ping_pong loss reordering link gids memory_limit no_device
-    jobs jobs_options jobs_loss jobs_link_flap jobs_kills jobs_memory_limit)
+    jobs jobs_options jobs_no_device jobs_random jobs_gids jobs_loss jobs_link_flap jobs_kills jobs_memory_limit rdma_check)
 with_two_rails=(two_rails jobs_two_rails jobs_failover)
 
 # Checks. Each says what was wrong.
@@ -181,6 +183,15 @@ scenario_jobs_options() {
     job_is_right || return
     [ "$(grep -c ' links rank ' rank0.log)" = 3 ] || { tail rank0.log; wrong "rank 0 does not make three queue pairs"; }
 }
+# Host 1 is a container without the devices.
+scenario_jobs_no_device() {
+    needs_transport
+    job 2 bash -c '[ "$WEFT_RANK" = 0 ] || exec unshare --mount bash -c "mount -t tmpfs none /dev/infiniband && exec $0"; exec $0' \
+        "$(benchmark all_reduce)"
+    [ "${statuses[*]}" = "0 0" ] && grep -q 'WARN.*over tcp, because' rank0.log rank1.log && return
+    tail -n 15 rank*.log
+    wrong "statuses ${statuses[*]}, or no warning"
+}
 scenario_jobs_loss() {
     needs_transport
     tc qdisc add dev v0 root netem loss 1% delay 1ms reorder 10%
@@ -196,15 +207,52 @@ scenario_jobs_link_flap() {
     # A port that is down may fail a request at once, and then each rank says so.
     [ "${statuses[*]}" = "0 0" ] || grep -q 'verbs\.' rank0.log rank1.log || { tail rank*.log; wrong "no reason is given"; }
 }
+# Random calls, messages, programs and one-sided calls against a model.
+scenario_jobs_random() {
+    local kind
+    needs_transport
+    for kind in calls messages programs windows; do
+        job 4 "$build/tests/comm/worker" "${WEFT_TEST_SEED:-1}" 15 40000 0 $kind
+        job_is_right || return
+    done
+}
+# The addresses of a port change while a link uses another one of its GIDs.
+scenario_jobs_gids() {
+    needs_transport
+    start_job 2 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 400 -w 1 -c 1
+    linked || return
+    ip address add 10.77.9.1/24 dev v0
+    sleep 0.5
+    ip address del 10.77.9.1/24 dev v0
+    end_job
+    job_is_right || return
+    # New links take the table as it is then.
+    ip address add 10.77.9.1/24 dev v0
+    ip address add 10.77.9.2/24 dev v1
+    job 2 env WEFT_IB_ADDR_RANGE=10.77.9.0/24 $(benchmark all_reduce)
+    job_is_right && grep -q 'GID [0-9]* 10.77.9.1' rank0.log || { tail rank0.log; wrong "the new address is not used"; return 1; }
+    ip address del 10.77.9.1/24 dev v0
+    ip address del 10.77.9.2/24 dev v1
+}
+# Both hosts test and measure each other.
+scenario_rdma_check() {
+    local secret=0123456789abcdef0123456789abcdef
+    needs_transport
+    on 0 weft rdma-check --secret $secret --runs 1 >check.log 2>&1 &
+    on 1 weft rdma-check --join 10.78.0.1 --secret $secret --runs 1 >check1.log 2>&1 || { cat check.log check1.log; wait $!; return 1; }
+    wait $! || { cat check.log; return 1; }
+    cat check.log
+    says 'verbs.memlock on both ranks' cat check.log && says 'an error after' cat check.log && says '1 MiB, one direction.*ib_write_bw' cat check.log
+}
 scenario_jobs_kills() {
     local kill begin
     needs_transport
-    for ((kill = 0; kill < ${RDMA_KILLS:-10}; ++kill)); do
+    for ((kill = 0; kill < ${RDMA_KILLS:-30}; ++kill)); do
         start_job 2 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 100000 -w 1
         # A rank that dies before all have met ends the others only at WEFT_INIT_TIMEOUT_MS.
         linked && sleep $((kill % 3)) || return
         begin=$SECONDS
-        command kill -KILL "$(pgrep -f "all_reduce_perf -b 64K" | tail -n 1)"
+        command kill -KILL "$(pgrep -x all_reduce_perf | sed -n $((1 + kill % 2))p)"
         end_job
         [ $((SECONDS - begin)) -lt 20 ] || wrong "the other rank ended only after $((SECONDS - begin)) s" || return
         grep -qE 'rank [01]' rank*.log && [ "${statuses[0]}${statuses[1]}" != 00 ] || { tail rank*.log; wrong "no rank is named"; return 1; }

@@ -114,6 +114,11 @@ TEST_CASE("each generation of RDMA has costs, and a port has those of its genera
     CHECK(std::string(network_kind_of(true, 1'600'000).name) == "xdr");
     CHECK(std::string(network_kind_of(true, 10'000).name) == "qdr");
     CHECK(std::string(network_kind_of(false, 56'000).name) == "roce-25");
+    // A port that does not tell its speed is of the newest generation.
+    CHECK(std::string(network_kind_of({LinkClass::infiniband, 0})->name) == "xdr");
+    CHECK(std::string(network_kind_of({LinkClass::roce, 0})->name) == "roce-800");
+    CHECK(std::string(network_kind_of({LinkClass::roce, 100'000})->name) == "roce-100");
+    CHECK(network_kind_of(NetworkSpeed{}) == nullptr);
     // ib_send_lat between two ConnectX-5: 0.83 us.
     CHECK(find_network_kind("edr")->latency_us == Approx(0.83).epsilon(0.25));
 }

@@ -327,6 +327,15 @@ TEST_CASE("RDMA ports are shown with the choice and the reasons", "[info]") {
     REQUIRE(wrong["errors"].size() == 1);
     CHECK(contains(wrong["errors"][0], "did you mean mlx5_0? There are mlx5_0, mlx5_1"));
     CHECK(info({"WEFT_IB_PKEY=first"}, 1)["errors"].size() == 1);
+    // A machine with GPUs and cards, as a file describes it.
+    const std::string machine = std::string("WEFT_TOPO_FILE=") + WEFT_MACHINES + "dgx_h100.xml";
+    for (const auto& [level, way] : {std::pair("PXB", "GPU memory is sent and received directly"),
+                                     std::pair("LOC", "PIX is farther than WEFT_GDR_LEVEL allows")}) {
+        Json with_gpus = info({library, "FAKE_IBVERBS=device mlx5_0", machine, std::string("WEFT_GDR_LEVEL=") + level});
+        REQUIRE(with_gpus["rdma"]["choices"].size() == 8);
+        CHECK(with_gpus["rdma"]["choices"][0]["port"] == "mlx5_0:1");
+        CHECK(contains(with_gpus["rdma"]["choices"][0]["memory"], way));
+    }
     CHECK(info({library, world, "WEFT_IB_DISABLE=1"})["rdma"]["why_not"] == "WEFT_IB_DISABLE is 1");
     CHECK(contains(info({"WEFT_VERBS_LIBRARY=none"})["rdma"]["why_not"], "WEFT_VERBS_LIBRARY"));
 }

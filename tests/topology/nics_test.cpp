@@ -3,6 +3,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
+#include "topology/gpu_nics.hpp"
 #include "topology/model/connect.hpp"
 #include "topology/search/job.hpp"
 #include "topology/search/rails.hpp"
@@ -179,4 +180,38 @@ TEST_CASE("a rank finds its port by its own place, as if it knew the others'", "
     // A GPU that the graph does not have.
     CHECK(order_of_ports(graph, ports, {.gpu = "0000:99:00.0", .cores = CpuMask::from_list("4")})[0] == 2);
     CHECK(order_of_ports(Graph(), ports, {})[0] == 0);
+}
+
+TEST_CASE("the farthest card counts for what may access a GPU's memory", "[nics]") {
+    const Graph graph = read_machine("dgx_h100").graph;
+    const std::string gpu = graph.node(node_named(graph, "gpu0")).busid;
+    const auto of = [&](std::vector<std::string> nics) { return nics_of_gpu(graph, gpu, nics); };
+    CHECK(of({"mlx5_0"}).path_class == PathClass::pix);
+    CHECK_FALSE(of({"mlx5_0"}).c2c);
+    const Node& nic = graph.node(graph.node(node_named(graph, "mlx5_0")).parent);
+    CHECK(of({nic.busid}).path_class == PathClass::pix);
+    // On the other socket.
+    std::string far;
+    for (const int port : graph.of_kind(NodeKind::port))
+        if (of({graph.node(port).port.name}).path_class == PathClass::sys) far = graph.node(port).port.name;
+    REQUIRE_FALSE(far.empty());
+    CHECK(of({"mlx5_0", far, "unknown"}).path_class == PathClass::sys);
+    CHECK(of({"unknown"}).path_class == PathClass::none);
+    CHECK(of({}).path_class == PathClass::none);
+    CHECK(nics_of_gpu(graph, "0000:ff:00.0", std::vector<std::string>{"mlx5_0"}).path_class == PathClass::none);
+    CHECK(nics_of_gpu(Graph(), gpu, std::vector<std::string>{"mlx5_0"}).path_class == PathClass::none);
+}
+
+TEST_CASE("C2C and then PCI is as near as a switch; beside C2C data and flags take two ways", "[nics]") {
+    const Graph graph = read_machine("grace_hopper").graph;
+    const int gpu = graph.of_kind(NodeKind::gpu)[0], port = graph.of_kind(NodeKind::port)[0];
+    const GpuNics found =
+        nics_of_gpu(graph, graph.node(gpu).busid, std::vector<std::string>{graph.node(port).port.name});
+    CHECK(found.c2c);
+    CHECK(found.path_class == PathClass::p2c);
+    CHECK_FALSE(found.beside_c2c());
+    CHECK((GpuNics{PathClass::pix, true}.beside_c2c()));
+    CHECK(found.path_class <= farthest(verbs::GdrLevel::pxb));
+    CHECK(found.path_class > farthest(verbs::GdrLevel::pix));
+    CHECK(PathClass::pix > farthest(verbs::GdrLevel::loc));
 }

@@ -42,6 +42,15 @@ struct Lent {
     std::vector<uint64_t> until = std::vector<uint64_t>(buffers);  // one more than the message that a buffer carries
 };
 
+// Memory that devices of a rank read and write.
+struct Given {
+    std::vector<std::byte> bytes;
+    std::unique_ptr<RegisteredMemory> memory;
+    explicit Given(size_t size, RangeKind kind = RangeKind::slots) : bytes(size) {
+        memory = taken(verbs_transport().register_memory({.data = bytes.data(), .bytes = size, .kind = kind}));
+    }
+};
+
 struct Lines {
     explicit Lines(const verbs::Settings& rank0 = host_settings(0), const verbs::Settings& rank1 = host_settings(1))
         : settings_{rank0, rank1} {
@@ -49,11 +58,19 @@ struct Lines {
     }
     ~Lines() { verbs::set_settings(host_settings(0)); }
 
-    void add(int from, int depth, size_t slot_bytes, bool lends = false) {
+    // `given`: the receiver's slots lie apart from their headers.
+    void add(int from, int depth, size_t slot_bytes, bool lends = false, bool given = false) {
         Line line{.from = from, .depth = depth, .slot_bytes = slot_bytes, .receiver = {}, .sender = {}, .failure = {}};
         Blob blob;
         verbs::set_settings(settings_[1 - from]);
-        line.receiver = taken(verbs_transport().listen(ranks_.options(1 - from, line), blob));
+        ConnectionOptions receiving = ranks_.options(1 - from, line);
+        if (given) {
+            auto slots = std::make_unique<Given>(size_t(depth) * slot_bytes);
+            receiving.slots = slots->bytes.data();
+            receiving.slot_memory = slots->memory.get();
+            given_.push_back(std::move(slots));
+        }
+        line.receiver = taken(verbs_transport().listen(receiving, blob));
         verbs::set_settings(settings_[from]);
         line.sender = taken(verbs_transport().connect(ranks_.options(from, line), blob));
         lines.push_back(std::move(line));
@@ -111,6 +128,10 @@ struct Lines {
         run(more, random, [] {});
     }
 
+  private:
+    std::vector<std::unique_ptr<Given>> given_;  // ends after the connections
+
+  public:
     std::vector<Line> lines;
     std::vector<Lent> lent;
 
@@ -194,6 +215,81 @@ TEST_CASE("a lane that fails at any request loses no message, and repeats none",
         hosts.run(40, random);
         mend();
     }
+}
+
+TEST_CASE("a lane that fails loses no message to slots that the receiver gave", "[failover]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const int rails = GENERATE(1, 2);
+    for (int request = 1 + int(random() % 7); request <= 80; request += small() ? 20 : 3) {
+        INFO(rails << " rails, request " << request);
+        Lines hosts(Hosts::with(0, rails, 2), Hosts::with(1, rails, 2));
+        hosts.add(0, 4, 60'000, false, true);
+        hosts.add(1, 3, 20'000, true, true);
+        hosts.add(0, 8, 300, false, true);
+        fake_verbs().run(fmt::format("complete 12 {}", request));
+        hosts.run(30, random);
+        fake_verbs().run(fmt::format("after {} port fake0 down", 1 + random() % 40));
+        hosts.run(30, random);
+        mend();
+    }
+}
+
+TEST_CASE("a lane that fails ends its link while puts or gets are under way, and not after them", "[failover]") {
+    std::mt19937 random(1);
+    const bool puts = GENERATE(true, false), confirmed = GENERATE(true, false);
+    const int rails = GENERATE(1, 2);
+    INFO((puts ? "puts" : "gets") << (confirmed ? " that are complete, " : ", ") << rails << " rails");
+    Lines hosts(Hosts::with(0, rails, 1), Hosts::with(1, rails, 1));
+    hosts.add(0, 2, 500);
+    hosts.run(3, random);
+    Line& line = hosts.lines[0];
+    constexpr size_t bytes = 20'000;
+    Given ours(bytes, RangeKind::user), theirs(bytes, RangeKind::user);
+    const auto peer = taken(line.sender->attach(theirs.memory->key()));
+    const auto transfer = [&] {
+        return puts ? line.sender->put(ours.bytes.data(), ours.memory.get(), *peer, 0, bytes)
+                    : line.sender->get(ours.bytes.data(), ours.memory.get(), *peer, 0, bytes);
+    };
+    const auto complete = [&](uint64_t count) {
+        return taken(line.sender->progress()) && line.sender->transferred() >= count;
+    };
+    std::byte* const source = puts ? ours.bytes.data() : theirs.bytes.data();
+    for (size_t i = 0; i < bytes; ++i) source[i] = Line::byte_of(1, i);
+    // Lanes take turns as homes, and every lane fails. A lane has a queue pair on each side.
+    const int objects = fake_verbs().objects();
+    const auto settles_at = [&](int count) {
+        return eventually([&] { return hosts.run(1, random), fake_verbs().objects() == count; });
+    };
+    for (uint64_t round = 1; confirmed && round <= 4; ++round) {
+        REQUIRE(taken(transfer()));
+        REQUIRE(eventually([&] { return complete(round); }));
+        CHECK(ours.bytes == theirs.bytes);
+        fake_verbs().run(fmt::format("port {} down", round % 2 ? "fake0" : "fake1"));
+        REQUIRE(settles_at(objects - 2));
+        mend();
+        REQUIRE(settles_at(objects));
+    }
+    if (confirmed) return;
+    if (puts) {
+        // Acknowledged, and perhaps not in memory.
+        REQUIRE(taken(transfer()));
+        REQUIRE(eventually([&] { return taken(line.sender->progress()); }));
+        fake_verbs().run("port fake0 down");
+    }
+    Status sender, receiver;
+    REQUIRE(eventually([&] {
+        // The fault may hit credits instead, which costs only the lane.
+        if (!puts && sender.ok()) fake_verbs().run("complete 12 1"), (void)transfer();
+        if (auto through = line.sender->progress(); !through) sender = through.take_status();
+        SlotInfo info;
+        if (auto slot = line.receiver->receive(info); !slot) receiver = slot.take_status();
+        return !sender.ok() && !receiver.ok();
+    }));
+    for (const Status* each : {&sender, &receiver})
+        CHECK_THAT(each->sentence(), Catch::Contains("puts or gets are under way"));
+    if (puts) CHECK(line.sender->transferred() == 0);
+    mend();
 }
 
 TEST_CASE("a port that goes down moves its messages, and gets messages again when it is back", "[failover]") {

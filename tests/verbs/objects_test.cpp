@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "src/base/fd.hpp"
 #include "tests/catch.hpp"
 #include "tests/verbs/side.hpp"
 
@@ -101,9 +102,12 @@ TEST_CASE("device memory is registered by dma-buf, where the device can", "[verb
     const auto domain = taken(ProtectionDomain::make(*context));
     CHECK(domain->registers_dma_buf());
     alignas(4'096) static std::byte memory[4'096];
-    const DmaBuf buffer{.fd = 0, .offset = 0};
+    const Fd file = Fd::memory("dma-buf", 0);
+    REQUIRE(ftruncate(file.number(), sizeof memory) == 0);
+    const DmaBuf buffer{.fd = file.number(), .offset = 0};
     CHECK(MemoryRegion::dma_buf(*domain, buffer, sizeof memory, uintptr_t(memory), all_access).ok());
-    CHECK(!MemoryRegion::dma_buf(*domain, {.fd = 0, .offset = 8}, sizeof memory, uintptr_t(memory), all_access).ok());
+    CHECK(!MemoryRegion::dma_buf(*domain, {.fd = buffer.fd, .offset = 8}, sizeof memory, uintptr_t(memory), all_access)
+               .ok());
     fake.run("dma_buf 95");
     CHECK(!domain->registers_dma_buf());
     const Status status =

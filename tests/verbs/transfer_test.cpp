@@ -233,6 +233,10 @@ TEST_CASE("a wrong key, a place outside, or a missing right is a remote access e
     CHECK(failure([](SideAddress& to) { to.memory -= 1; }, opcode::read) == wc::remote_access);
     Two two;
     two.other.region.reset();
+    // The key of an earlier registration of the same memory.
+    two.other.region.emplace(
+        taken(MemoryRegion::host(*two.other.domain, two.other.buffer.data(), two.other.buffer.size(), all_access)));
+    CHECK(two.other.region->rkey() != two.to.rkey);
     CHECK(two.one.send(opcode::write, 8, 1, 0, &two.to) == 0);
     CHECK(two.one.next().status == wc::remote_access);
 }

@@ -15,9 +15,10 @@ Result<void*> Registrations::in(void* comm) {
         if (entry.comm == comm) return entry.handle;
     void* handle = nullptr;
     const int type = range_.kind == RangeKind::device ? abi::cuda_pointer : abi::host_pointer;
-    const abi::Answer answer =
+    abi::Answer answer =
         dma_buf_ ? net_.reg_dma_buf(comm, range_.data, range_.bytes, range_.dma_buf_offset, dma_buf_.number(), &handle)
                  : net_.reg(comm, range_.data, range_.bytes, type, &handle);
+    if (answer != abi::success && dma_buf_) answer = net_.reg(comm, range_.data, range_.bytes, type, &handle);
     if (answer != abi::success)
         return fail(error::transport_broken, "the network plugin {} cannot register {} bytes of {} memory: {}",
                     net_.name(), range_.bytes, range_.kind == RangeKind::device ? "device" : "host",

@@ -27,6 +27,7 @@ class NetTransport final : public Transport {
         return hash | 1u;
     }
     std::vector<Rail> rails() const override;
+    std::vector<std::string> nics(const std::string& gpu, int rank) const override;
     std::string can_connect(const ConnectionOptions& options) const override {
         return options.identity == nullptr ? "the communicator has no identity to prove on a network" : "";
     }
@@ -51,6 +52,15 @@ std::vector<Rail> NetTransport::rails() const {
                                      device.pci_path.empty() ? "" : ", ", device.pci_path),
                          device.mbps, device.why_not});
     return rails;
+}
+
+// Connections spread over all devices that can be used.
+std::vector<std::string> NetTransport::nics(const std::string&, int) const {
+    std::vector<std::string> places;
+    for (const Device& device : net_->devices())
+        if (device.why_not.empty() && !device.pci_path.empty())
+            places.push_back(device.pci_path.substr(device.pci_path.rfind('/') + 1));
+    return places;
 }
 
 Result<std::unique_ptr<Sender>> NetTransport::connect(const ConnectionOptions& options, const Blob& address) const {

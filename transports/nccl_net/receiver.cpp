@@ -23,22 +23,20 @@ class NetReceiver final : public Receiver {
         if (listening_) end_.net.close_listen(listening_);
     }
 
-    Result<Slot> receive(SlotInfo& info) override;
+    Result<Slot> receive(SlotInfo& info) override { return look_ahead(0, info); }
+    Result<Slot> look_ahead(uint64_t ahead, SlotInfo& info) override;
     Status release() override;
     void add_wakeups(Wakeups& wakeups) override { wakeups.by_time = true; }
 
   private:
-    enum class Flush : uint8_t { none, posted, done };
-
-    uint64_t needed() const { return (released_ + 1) * parts; }  // parts that the next message completes
     Status accept_comm();
     Status post_targets();
-    Status test_message();
+    Status test_until(uint64_t needed);
     void await_goodbyes();
     Status take_part(uint64_t message, Part part, size_t bytes);
     Status check(const Header& header, uint64_t message) const;
-    Result<bool> flush();
-    Result<Slot> next(SlotInfo& info);
+    Result<bool> see(uint64_t message);
+    Result<Slot> show(uint64_t message, SlotInfo& info);
 
     End end_;
     Buffers buffers_;
@@ -46,11 +44,11 @@ class NetReceiver final : public Receiver {
     void* listening_ = nullptr;  // until comm_ exists
     void* comm_ = nullptr;
     std::vector<void*> requests_;
-    uint64_t posted_ = 0;        // parts with a target
-    uint64_t tested_ = 0;        // of these, from the first, the parts that have arrived
-    uint64_t released_ = 0;      // messages
-    Flush flush_ = Flush::none;  // of the message that receive() returns next
-    void* flush_request_ = nullptr;
+    uint64_t posted_ = 0;    // parts with a target
+    uint64_t tested_ = 0;    // of these, from the first, the parts that have arrived
+    uint64_t released_ = 0;  // messages
+    uint64_t visible_ = 0;   // messages, from the first, that kernels see
+    void* flush_ = nullptr;  // the request for the message after these
     bool failed_ = false;
 };
 
@@ -124,9 +122,9 @@ Status NetReceiver::take_part(uint64_t message, Part part, size_t bytes) {
         .about({.rank = end_.options.peer, .peer = end_.options.self});
 }
 
-// Tests the parts of the next message only: if the peer has left, later requests fail, and nobody waits for them.
-Status NetReceiver::test_message() {
-    while (tested_ < std::min(posted_, needed())) {
+// Tests so many parts only: if the peer has left, later requests fail, and nobody waits for them.
+Status NetReceiver::test_until(uint64_t needed) {
+    while (tested_ < std::min(posted_, needed)) {
         bool done = false;
         size_t bytes = 0;
         const abi::Answer answer = end_.net.test(requests_[tested_ % requests_.size()], &done, &bytes);
@@ -148,55 +146,58 @@ void NetReceiver::await_goodbyes() {
     }
 }
 
-// True: kernels see the bytes of the message.
-Result<bool> NetReceiver::flush() {
-    if (buffers_.slots()->range().kind != RangeKind::device || buffers_.header(released_).bytes == 0) return true;
-    if (flush_ == Flush::none) {
-        auto memory = memory_.handle_of(*buffers_.slots());
-        if (!memory) return memory.take_status();
-        const abi::Answer answer = end_.net.iflush(comm_, buffers_.slot(released_), buffers_.header(released_).bytes,
-                                                   *memory, &flush_request_);
-        if (answer != abi::success) return end_.failed("flush what it received from", answer);
-        flush_ = flush_request_ ? Flush::posted : Flush::done;
-    }
-    if (flush_ == Flush::posted) {
+// Whether kernels see the bytes of the message, which has arrived.
+Result<bool> NetReceiver::see(uint64_t message) {
+    const MemoryRange& slots = buffers_.slots()->range();
+    const bool flushes = slots.kind == RangeKind::device && slots.needs_flush;
+    for (; visible_ <= message; ++visible_) {
+        const uint64_t bytes = buffers_.header(visible_).bytes;
+        if (!flushes || bytes == 0) continue;
+        if (!flush_) {
+            auto memory = memory_.handle_of(*buffers_.slots());
+            if (!memory) return memory.take_status();
+            const abi::Answer answer = end_.net.iflush(comm_, buffers_.slot(visible_), bytes, *memory, &flush_);
+            if (answer != abi::success) return end_.failed("flush what it received from", answer);
+            if (!flush_) continue;  // the plugin needs none
+        }
         bool done = false;
-        size_t bytes = 0;
-        const abi::Answer answer = end_.net.test(flush_request_, &done, &bytes);
+        size_t ignored = 0;
+        const abi::Answer answer = end_.net.test(flush_, &done, &ignored);
         if (answer != abi::success) return end_.failed("flush what it received from", answer);
-        if (done) flush_ = Flush::done;
+        if (!done) return false;
+        flush_ = nullptr;
     }
-    return flush_ == Flush::done;
+    return true;
 }
 
-Result<Slot> NetReceiver::receive(SlotInfo& info) {
-    auto slot = next(info);
+Result<Slot> NetReceiver::look_ahead(uint64_t ahead, SlotInfo& info) {
+    auto slot = show(released_ + ahead, info);
     failed_ = failed_ || !slot;
     return slot;
 }
 
-Result<Slot> NetReceiver::next(SlotInfo& info) {
+Result<Slot> NetReceiver::show(uint64_t message, SlotInfo& info) {
     if (!comm_) {
         WEFT_TRY(accept_comm());
         if (!comm_) return Slot{};
     }
-    if (tested_ < needed()) {
+    const uint64_t needed = (message + 1) * parts;
+    if (tested_ < needed) {
         Status posted = post_targets();
-        if (posted_ < needed()) WEFT_TRY(std::move(posted));
-        WEFT_TRY(test_message());
-        if (tested_ < needed()) return Slot{};
+        if (posted_ < needed) WEFT_TRY(std::move(posted));
+        WEFT_TRY(test_until(needed));
+        if (tested_ < needed) return Slot{};
     }
-    auto visible = flush();
+    auto visible = see(message);
     if (!visible) return visible.take_status();
     if (!*visible) return Slot{};
-    const Header& header = buffers_.header(released_);
+    const Header& header = buffers_.header(message);
     info = {header.bytes, header.operation, header.fingerprint};
-    return Slot{buffers_.slot(released_), end_.options.slot_bytes};
+    return Slot{buffers_.slot(message), end_.options.slot_bytes};
 }
 
 Status NetReceiver::release() {
     ++released_;
-    flush_ = Flush::none;
     (void)post_targets().ok();  // the credit; a failure counts only if a message is awaited
     return ok();
 }

@@ -143,4 +143,13 @@ uint32_t network_of(const Devices& devices, const std::vector<Port>& ports) {
     return uint32_t(mixed >> 32) | 1;
 }
 
+NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports) {
+    NetworkSpeed speed{ports[0].attributes.link_layer == link_ethernet ? LinkClass::roce : LinkClass::infiniband, 0};
+    for (const Port& port : ports) {
+        const int mbps = devices.all()[port.device].context->mbps(port.attributes, port.number);
+        if (mbps > 0 && (speed.mbps == 0 || mbps < speed.mbps)) speed.mbps = mbps;
+    }
+    return speed;
+}
+
 }  // namespace weft::internal::verbs

@@ -49,5 +49,7 @@ class Devices {
 
 // The number of these ports' network, which is equal on all its hosts; never 0.
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
+// A link uses one port, so the slowest counts.
+NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports);
 
 }  // namespace weft::internal::verbs

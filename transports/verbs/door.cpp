@@ -55,7 +55,9 @@ void Door::fail_all(ErrorId error, const char* what) {
 
 void Door::listen(uint32_t number, std::shared_ptr<Incoming> incoming) {
     site_.service().post([door = shared_from_this(), number, incoming = std::move(incoming)] {
-        if (!door->ended_) door->site_.listening[number] = incoming;
+        if (door->ended_) return;
+        door->site_.listening[number] = incoming;
+        door->site_.flushes = door->site_.flushes || incoming->needs_flush();
     });
 }
 

@@ -16,16 +16,24 @@ constexpr int completions_at_once = 16;
 constexpr int64_t drain_us = 1'000'000;
 
 // The nearest to the rank first. The peer's order decides, too, which of them are a pair.
-std::vector<Port> in_order(const std::vector<Port>& ports, int rank) {
+std::vector<Port> in_order(const std::vector<Port>& ports, const std::string& gpu, int rank) {
     std::vector<topology::NicPort> known;
     for (const Port& port : ports) known.push_back({.device = port.name, .number = port.number});
     std::vector<Port> ordered;
     if (known.size() > 1)
-        for (const int index : topology::nearest_ports(known, "", rank)) ordered.push_back(ports[size_t(index)]);
+        for (const int index : topology::nearest_ports(known, gpu, rank)) ordered.push_back(ports[size_t(index)]);
     return ordered.empty() ? ports : ordered;
 }
 
 }  // namespace
+
+Result<std::vector<Port>> ports_of_rank(const Devices& devices, const Settings& settings, const std::string& gpu,
+                                        int rank) {
+    auto ports = devices.ports(settings);
+    if (!ports) return ports;
+    ports = in_order(*ports, gpu, rank);
+    return ports;
+}
 
 Result<std::shared_ptr<Endpoint>> Endpoint::of(const ConnectionOptions& options) {
     using Key = std::tuple<net::IdName, int, ConnectionOptions::Driver>;
@@ -34,9 +42,8 @@ Result<std::shared_ptr<Endpoint>> Endpoint::of(const ConnectionOptions& options)
             auto devices = Devices::of_process();
             if (!devices) return devices.take_status();
             const Settings settings = verbs::settings();
-            auto ports = (*devices)->ports(settings);
+            auto ports = ports_of_rank(**devices, settings, options.gpu, options.self);
             if (!ports) return ports.take_status();
-            ports = in_order(*ports, options.self);
             Fd event = Fd::event();
             if (!event)
                 return fail(error::system_descriptors, "rank {} has no descriptor for its RDMA connections: {}",
@@ -162,7 +169,7 @@ void Endpoint::step_links(bool quiet) {
     for (const auto& link : table_.links) {
         if (!link) continue;
         if (link->waits_by_time()) link->step(quiet);
-        for (const LaneNotice& notice : link->take_notices()) door_->tell_lane(link->index(), notice);
+        for (const LaneNotice& notice : link->recovery().take_notices()) door_->tell_lane(link->state().index, notice);
     }
     tell_failures();
 }

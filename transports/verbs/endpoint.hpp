@@ -11,6 +11,11 @@
 
 namespace weft::internal::verbs {
 
+// The ports that links of this rank may use, the nearest first. `gpu`: the bus id of its device; empty: its cores count.
+// As Devices::ports().
+Result<std::vector<Port>> ports_of_rank(const Devices& devices, const Settings& settings, const std::string& gpu,
+                                        int rank);
+
 // One for each communicator, rank and driving thread. The ends of its connections share it, and it ends with the last
 // one. The functions of the first group are thread-safe. The second group, from poll() on, belongs to the driving thread.
 class Endpoint {

@@ -19,28 +19,36 @@ enum class LaneState : uint8_t {
 
 // A queue pair, as the set-up hands it over: connected, with receive requests posted. Destroyed in the right order.
 struct Lane {
-    size_t rail = 0, device = 0;
+    size_t rail = 0, device = 0, peer_device = 0;  // the devices in Devices::all() of each side
     std::shared_ptr<CompletionQueue> queue;
     std::unique_ptr<QueuePair> pair;  // null: drained or gone
     PathEnd own, peer;
-    int send_requests = 0, receive_requests = 0;
+    int receive_requests = 0;
 
-    // A request that was posted: a part of a message, or credits (null).
+    // A request that was posted: of a part of a message, a transfer or a confirmation of transfers; null: of none.
     struct Posted {
+        enum Kind : uint8_t { message, transfer, confirmation };
         Outgoing* of = nullptr;
-        uint64_t message = 0;
+        uint64_t number = 0;
         int part = 0;
+        Kind kind = message;
     };
-    std::vector<Posted> ring;                      // by index modulo send_requests
+    std::vector<Posted> ring;                      // by index modulo its size
     uint64_t posted = 0, done = 0, signalled = 0;  // indexes; requests before `signalled` will complete
     int taken = 0;                                 // receive requests to post again; negative: unknown
 
     LaneState state = LaneState::living;
     uint32_t generation = 0;
 
-    bool full() const { return posted - done >= uint64_t(send_requests); }
+    bool full() const { return !has_room(1); }
+    bool has_room(uint64_t requests) const { return posted - done + requests <= ring.size(); }
     bool works() const { return state == LaneState::living || state == LaneState::receiving; }
     bool all_ended() const { return taken >= receive_requests && done == posted; }
+    // The request was posted.
+    void add(const Posted& request, bool signals) {
+        ring[size_t(posted++ % ring.size())] = request;
+        if (signals) signalled = posted;
+    }
 };
 
 // The id of a request says which link and lane completes it: after an error nothing else in a completion is valid.

@@ -4,6 +4,8 @@
 #include <climits>
 
 #include "src/base/clock.hpp"
+#include "transports/verbs/message_posting.hpp"
+#include "transports/verbs/numbered.hpp"
 #include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
@@ -12,20 +14,6 @@ namespace {
 
 // Data that the peer's device had sent is here within microseconds; tests delay it.
 constexpr int64_t late_data_us = 200'000;
-// Credits must not wake a rank that sleeps, so of requests without data only every so many is signalled. A signal frees
-// the places of all earlier requests, so a queue must hold several.
-constexpr uint64_t unsignalled_most = 32;
-
-template <class T>
-T* at(const std::vector<std::shared_ptr<T>>& all, uint32_t index) {
-    return index < all.size() ? all[index].get() : nullptr;
-}
-
-template <class T>
-void put(std::vector<std::shared_ptr<T>>& all, uint32_t index, std::shared_ptr<T> value) {
-    if (index >= all.size()) all.resize(index + 1);
-    all[index] = std::move(value);
-}
 
 // One more than the index of the request with this id.
 uint64_t end_of(const Lane& lane, uint64_t id) {
@@ -33,20 +21,16 @@ uint64_t end_of(const Lane& lane, uint64_t id) {
     return lane.done + ((id - lane.done) & mask) + 1;
 }
 
-Status refused_to_send(const Lane& lane, int error) {
-    return fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own), described(lane.peer),
-                errno_text(error));
-}
-
 }  // namespace
 
-Link::Link(uint32_t index, int self, int peer, size_t rails, const Settings& settings, std::vector<Lane> lanes)
+Link::Link(uint32_t index, int self, int peer, size_t rails, const Settings& settings, std::vector<Lane> lanes,
+           std::shared_ptr<Flushes> flushes)
     : state_{.index = index, .self = self, .peer = peer, .lanes = std::move(lanes), .outgoing = {}, .incoming = {}},
       striped_bytes_(settings.striped_bytes),
+      part_bytes_(settings.part_bytes),
       path_(settings.path),
-      recovery_(state_, rails, settings) {
-    for (Lane& lane : state_.lanes) lane.ring.resize(size_t(lane.send_requests));
-}
+      recovery_(state_, rails, settings),
+      flushes_(std::move(flushes)) {}
 
 void Link::add(std::shared_ptr<Outgoing> outgoing) {
     outgoing->link = this;
@@ -56,32 +40,41 @@ void Link::add(std::shared_ptr<Outgoing> outgoing) {
 
 void Link::add(std::shared_ptr<Incoming> incoming) {
     incoming->link = this;
+    incoming->flushes = flushes_.get();
+    state_.flushes = state_.flushes || incoming->needs_flush();
     put(state_.incoming, incoming->connection, incoming);
 }
 
 void Link::post(Outgoing& outgoing) {
-    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth && !ended())
+    while (outgoing.posted < outgoing.next && outgoing.posted < outgoing.released + outgoing.shape.depth && !ended()) {
+        if (outgoing.message(outgoing.posted).fence > outgoing.transfers.confirmed()) return confirm(outgoing);
         if (!post_message(outgoing)) return;
+    }
+}
+
+Result<bool> Link::transfer(Outgoing& outgoing, const Transfer& transfer) {
+    for (const Lane& lane : state_.lanes)
+        if (lane.peer_device >= transfer.peer->devices())
+            return weft::internal::fail(error::internal_damaged,
+                                        "rank {} registered memory for {} devices, and uses device {}", state_.peer,
+                                        transfer.peer->devices(), lane.peer_device);
+    return posted(post_transfer(posting_lanes(), outgoing, transfer));
+}
+
+// False: a send queue is full, or no lane lives. A transfer is not repeated, so a refusal fails the link.
+bool Link::posted(const PostingOutcome& outcome) {
+    if (outcome.kind == PostingOutcome::full) return starved_ = true, false;
+    if (outcome.kind == PostingOutcome::refused) fail(refused_to_send(state_.lanes[outcome.lane], outcome.error));
+    return true;
 }
 
 // False: a send queue is full, or no lane lives.
 bool Link::post_message(Outgoing& outgoing) {
-    const std::vector<size_t>& lanes = recovery_.usable();
-    const size_t count = lanes.size();
-    if (count == 0) return false;
-    const uint64_t number = outgoing.posted;
-    Outgoing::Message& message = outgoing.message(number);
-    const bool striped = count > 1 && message.bytes >= striped_bytes_;
-    const size_t parts = striped ? std::min<size_t>(count, Immediate::parts_most) : 1;
-    const size_t first = size_t(number % count);
-    for (size_t part = 0; part < parts; ++part)
-        if (state_.lanes[lanes[(first + part) % count]].full()) return starved_ = true, false;
-    message.parts = uint8_t(parts);
-    message.tries = 0;
-    message.pending = uint16_t((1u << parts) - 1);
-    for (size_t part = 0; part < parts; ++part) message.lanes[part] = uint8_t(lanes[(first + part) % count]);
-    ++outgoing.posted;
-    for (size_t part = 0; part < parts; ++part) post_part(outgoing, number, int(part), message.lanes[part]);
+    if (recovery_.usable().empty()) return false;
+    if (!place_parts(posting_lanes(), outgoing)) return starved_ = true, false;
+    const uint64_t number = outgoing.posted++;
+    const Outgoing::Message& message = outgoing.message(number);
+    for (int part = 0; part < message.parts; ++part) post_part(outgoing, number, part, message.lanes[size_t(part)]);
     return true;
 }
 
@@ -89,13 +82,8 @@ bool Link::post_message(Outgoing& outgoing) {
 void Link::post_part(Outgoing& outgoing, uint64_t number, int index, size_t place) {
     Lane& lane = state_.lanes[place];
     if (lane.state != LaneState::living || ended()) return;
-    PartRequest request;
-    request.fill(state_.index, place, lane, outgoing, number, index);
-    abi::SendRequest* failed = nullptr;
-    if (const int error = lane.pair->post(&request.request, &failed))
-        return lose_lane(place, refused_to_send(lane, error));
-    lane.ring[size_t(lane.posted % lane.ring.size())] = {&outgoing, number, index};
-    lane.signalled = ++lane.posted;
+    if (const int error = send_part(state_.index, place, lane, outgoing, number, index))
+        lose_lane(place, refused_to_send(lane, error));
 }
 
 void Link::post_again() {
@@ -105,7 +93,7 @@ void Link::post_again() {
         if (lanes.empty()) return;
         const Recovery::Again next = again.back();
         const size_t place = lanes[size_t(next.message + uint64_t(next.part)) % lanes.size()];
-        if (state_.lanes[place].full()) {
+        if (!state_.lanes[place].has_room(PartRequest::most)) {
             starved_ = true;
             return;
         }
@@ -119,19 +107,9 @@ void Link::post_credits(Incoming& incoming) {
     if (!incoming.owes_credits() || incoming.closed || ended() || recovery_.usable().empty()) return;
     const size_t place = recovery_.usable()[0];
     Lane& lane = state_.lanes[place];
-    if (lane.full()) {
-        starved_ = true;
-        return;
-    }
-    const bool signals =
-        lane.posted + 1 - lane.signalled >= std::clamp<uint64_t>(lane.ring.size() / 4, 1, unsignalled_most);
-    abi::SendRequest request = credits_request(state_.index, place, lane, incoming, signals);
-    abi::SendRequest* failed = nullptr;
-    if (const int error = lane.pair->post(&request, &failed)) return lose_lane(place, refused_to_send(lane, error));
-    lane.ring[size_t(lane.posted % lane.ring.size())] = {};
-    ++lane.posted;
-    if (signals) lane.signalled = lane.posted;
-    incoming.credited = incoming.released;
+    if (lane.full()) return void(starved_ = true);
+    if (const int error = send_credits(state_.index, place, lane, incoming))
+        lose_lane(place, refused_to_send(lane, error));
 }
 
 bool Link::take(const abi::Completion& completion) {
@@ -173,7 +151,7 @@ bool Link::take_sent(Lane& lane, uint64_t id) {
         const Lane::Posted& posted = lane.ring[size_t(lane.done % lane.ring.size())];
         if (posted.of == nullptr) continue;
         any = true;
-        (void)Recovery::complete(*posted.of, posted.message, posted.part);
+        if (take_ended(posted, !ended())) starved_ = true;
     }
     if (starved_) retry_starved();
     return any;
@@ -205,6 +183,7 @@ bool Link::take_part(Incoming& incoming, uint32_t word) {
     Arrival& arrival = incoming.arrival(incoming.released + ahead);
     if (!arrival.add(Immediate::index_of(word), Immediate::parts_of(word)))
         return damaged("a part of a message twice", word), true;
+    if (arrival.complete()) flushes_->arrived(arrival);
     return arrival.complete();
 }
 
@@ -291,7 +270,7 @@ const Status& Link::failure() {
 
 bool Link::busy() const {
     if (ended()) return false;
-    if (recovering()) return true;
+    if (recovery_.recovering()) return true;
     for (const Lane& lane : state_.lanes)
         if (lane.works() && lane.done < lane.signalled) return true;
     return std::any_of(state_.outgoing.begin(), state_.outgoing.end(),
@@ -309,7 +288,8 @@ void Link::end_requests() {
 
 void Link::release_closed() {
     for (auto& outgoing : state_.outgoing)
-        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->repeated == 0)
+        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->repeated == 0 &&
+            outgoing->transfers.quiet())
             outgoing->memory.reset();
 }
 

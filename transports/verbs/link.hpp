@@ -4,15 +4,18 @@
 #include <memory>
 #include <vector>
 
+#include "transports/verbs/flush.hpp"
 #include "transports/verbs/lanes/recovery.hpp"
 #include "transports/verbs/settings.hpp"
+#include "transports/verbs/transfer_posting.hpp"
 
 namespace weft::internal::verbs {
 
 class Link {
   public:
     // `rails`: it sends on so many of them.
-    Link(uint32_t index, int self, int peer, size_t rails, const Settings& settings, std::vector<Lane> lanes);
+    Link(uint32_t index, int self, int peer, size_t rails, const Settings& settings, std::vector<Lane> lanes,
+         std::shared_ptr<Flushes> flushes);
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
 
@@ -44,9 +47,8 @@ class Link {
     void install(size_t lane, Lane made);
     void enable(LaneId id);
     void step(bool quiet);  // as Recovery::step()
-    bool recovering() const { return recovery_.recovering(); }
+    Recovery& recovery() { return recovery_; }
     bool waits_by_time() const { return failure_.ok() && (ended_us_ != 0 || recovery_.waits_by_time()); }
-    std::vector<LaneNotice> take_notices() { return recovery_.take_notices(); }
 
     // Whether requests are posted that will complete, or messages wait for credits.
     bool busy() const;
@@ -54,12 +56,26 @@ class Link {
     void end_requests();
     // Releases the slots of closed senders whose messages are complete. Credits may still come.
     void release_closed();
-    uint32_t index() const { return state_.index; }
-    const std::vector<Lane>& lanes() const { return state_.lanes; }
+    const LinkState& state() const { return state_; }
+
+    // Posts all requests of a transfer. False: not yet. internal.damaged: the peer uses a device that the key does not
+    // have.
+    Result<bool> transfer(Outgoing& outgoing, const Transfer& transfer);
+    // Confirms the transfers that are complete, unless the link has failed: then requests end without having reached the
+    // peer.
+    void settle(Outgoing& outgoing) {
+        if (!ended() && !outgoing.transfers.settle()) confirm(outgoing);
+    }
 
   private:
     bool ended() const { return !failure_.ok() || ended_us_ != 0; }
+    // Posts the reads that confirm the transfers.
+    void confirm(Outgoing& outgoing) { (void)posted(post_confirmation(posting_lanes(), outgoing)); }
     void lose_lane(size_t lane, Status why);
+    PostingLanes posting_lanes() {
+        return {state_.index, state_.lanes, recovery_.usable(), striped_bytes_, part_bytes_};
+    }
+    bool posted(const PostingOutcome& outcome);
     bool post_message(Outgoing& outgoing);
     void post_part(Outgoing& outgoing, uint64_t number, int part, size_t lane);
     void post_again();
@@ -74,8 +90,10 @@ class Link {
 
     LinkState state_;
     const size_t striped_bytes_;
+    const uint64_t part_bytes_;
     const PathOptions path_;
     Recovery recovery_;
+    std::shared_ptr<Flushes> flushes_;
     bool starved_ = false;  // something waits for a place in a send queue
     Status failure_, ending_;
     int64_t ended_us_ = 0;

@@ -119,8 +119,8 @@ void LinkSetup::go_up() {
     settings.path = new_lanes_.path(site_);
     repair_.begin(new_lanes_.lanes(), new_lanes_.rails(), settings.path);
     site_.tell([index = index_, self = site_.rank, peer = peer_, rails = new_lanes_.rails_used(), settings,
-                made = new_lanes_.take()](LinkTable& table) {
-        table.add(std::make_unique<Link>(index, self, peer, rails, settings, std::move(*made)));
+                flushes = new_lanes_.flushes(), made = new_lanes_.take()](LinkTable& table) {
+        table.add(std::make_unique<Link>(index, self, peer, rails, settings, std::move(*made), flushes));
     });
     for (const Wanted& wanted : std::exchange(wanted_, {})) send_want(wanted);
 }
@@ -199,8 +199,9 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
             return take_want(want);
         }
         case frame_slots:
-            if (auto slots = Slots::read(content);
-                slots && slots->connection < outgoing_.size() && slots->keys.size() >= new_lanes_.rails().size())
+            if (auto slots = Slots::read(content); slots && slots->connection < outgoing_.size() &&
+                                                   slots->headers.keys.size() >= new_lanes_.rails().size() &&
+                                                   slots->data.keys.size() >= new_lanes_.rails().size())
                 return take_slots(std::move(*slots));
             break;
         case frame_refused: return take_refusal(content);
@@ -241,9 +242,12 @@ void LinkSetup::take_want(const Want& want) {
         incoming->connection = connection;
         if (Link* of = table.link(link)) of->add(incoming);
     });
-    Slots slots{.connection = want.connection, .address = uintptr_t(incoming->memory->data()), .keys = {}};
-    for (const size_t port : new_lanes_.rails())
-        slots.keys.push_back(incoming->memory->registered().rkey(site_.ports[port].device));
+    Slots slots{.connection = want.connection, .headers = incoming->headers(), .data = incoming->slots()};
+    for (const size_t place : new_lanes_.rails()) {
+        const size_t device = site_.ports[place].device;
+        slots.headers.keys.push_back(incoming->memory->registered().rkey(device));
+        slots.data.keys.push_back(incoming->slot_memory().rkey(device));
+    }
     slots.write(content);
     connection_->send(frame_slots, content);
 }

@@ -18,9 +18,9 @@ struct LinkTable {
 
     Link* link(uint32_t index) { return index < links.size() ? links[index].get() : nullptr; }
     void add(std::unique_ptr<Link> link) {
-        for (const Lane& lane : link->lanes())
+        for (const Lane& lane : link->state().lanes)
             if (lane.pair) add(lane.queue);
-        const size_t index = link->index();
+        const size_t index = link->state().index;
         if (index >= links.size()) links.resize(index + 1);
         links[index] = std::move(link);
     }
@@ -33,7 +33,7 @@ struct LinkTable {
     }
     bool uses(const std::shared_ptr<CompletionQueue>& queue) const {
         return std::any_of(links.begin(), links.end(), [&](const auto& one) {
-            return one && std::any_of(one->lanes().begin(), one->lanes().end(),
+            return one && std::any_of(one->state().lanes.begin(), one->state().lanes.end(),
                                       [&](const Lane& lane) { return lane.pair && lane.queue == queue; });
         });
     }

@@ -1,6 +1,13 @@
 #include "transports/verbs/receiver.hpp"
 
+#include "transports/verbs/flush.hpp"
+
 namespace weft::internal::verbs {
+
+VerbsReceiver::~VerbsReceiver() {
+    if (state_->link && state_->needs_flush()) state_->flushes->settle();
+    endpoint_->close(state_);
+}
 
 Status VerbsReceiver::failure() {
     const Status* why = &state_->failure;
@@ -10,33 +17,41 @@ Status VerbsReceiver::failure() {
                 why->sentence());
 }
 
-Status VerbsReceiver::damaged(const MessageHeader& header) const {
-    if (header.magic == MessageHeader::expected_magic && header.number == state_->released)
+Status VerbsReceiver::damaged(const MessageHeader& header, uint64_t message) const {
+    if (header.magic == MessageHeader::expected_magic && header.number == message)
         return fail(error::internal_damaged, "rank {} got a message from rank {} that claims {} bytes; slots hold {}",
                     state_->shape.self, state_->shape.peer, header.bytes, state_->shape.slot_bytes)
             .about({.rank = state_->shape.peer, .peer = state_->shape.self});
     return fail(error::internal_damaged,
                 "rank {} expected message {} from rank {} and got one numbered {}: the data is damaged",
-                state_->shape.self, state_->released, state_->shape.peer, header.number)
+                state_->shape.self, message, state_->shape.peer, header.number)
         .about({.rank = state_->shape.peer, .peer = state_->shape.self});
 }
 
-Result<Slot> VerbsReceiver::receive(SlotInfo& info) {
+Result<Slot> VerbsReceiver::look_ahead(uint64_t ahead, SlotInfo& info) {
     Incoming& state = *state_;
-    if (!state.ready()) {
+    const uint64_t message = state.released + ahead;
+    if (!state.ready(message)) {
         endpoint_->poll();
-        if (!state.ready()) {
+        if (!state.ready(message)) {
             if (Status why = failure(); !why) return why;
             return Slot{};
         }
     }
-    std::byte* const slot = state.slot(state.released);
-    const MessageHeader& header = *reinterpret_cast<const MessageHeader*>(slot);
-    if (header.magic != MessageHeader::expected_magic || header.number != state.released ||
+    auto shown = state.flushes->shows(state, message);
+    if (!shown) {
+        state.link->fail(shown.take_status());
+        endpoint_->tell_failures();
+        return failure();
+    }
+    flushing_ = !*shown;
+    if (flushing_) return Slot{};
+    const MessageHeader& header = *reinterpret_cast<const MessageHeader*>(state.header(message));
+    if (header.magic != MessageHeader::expected_magic || header.number != message ||
         header.bytes > state.shape.slot_bytes) [[unlikely]]
-        return damaged(header);
+        return damaged(header, message);
     info = {.bytes = header.bytes, .operation = header.operation, .fingerprint = header.fingerprint};
-    return Slot{slot + sizeof(MessageHeader), state.shape.slot_bytes};
+    return Slot{state.slot(message), state.shape.slot_bytes};
 }
 
 Status VerbsReceiver::release() {
@@ -52,7 +67,8 @@ Status VerbsReceiver::release() {
 
 void VerbsReceiver::add_wakeups(Wakeups& wakeups) {
     endpoint_->add_wakeups(wakeups);
-    if (state_->ready()) wakeups.ready = true;
+    // A flush takes a few microseconds.
+    if (flushing_ || state_->ready(state_->released)) wakeups.ready = true;
 }
 
 }  // namespace weft::internal::verbs

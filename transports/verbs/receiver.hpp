@@ -11,18 +11,20 @@ class VerbsReceiver final : public Receiver {
   public:
     VerbsReceiver(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<Incoming> incoming)
         : endpoint_(std::move(endpoint)), state_(std::move(incoming)) {}
-    ~VerbsReceiver() override { endpoint_->close(state_); }
+    ~VerbsReceiver() override;
 
-    Result<Slot> receive(SlotInfo& info) override;
+    Result<Slot> receive(SlotInfo& info) override { return look_ahead(0, info); }
+    Result<Slot> look_ahead(uint64_t ahead, SlotInfo& info) override;
     Status release() override;
     void add_wakeups(Wakeups& wakeups) override;
 
   private:
     Status failure();
-    Status damaged(const MessageHeader& header) const;
+    Status damaged(const MessageHeader& header, uint64_t message) const;
 
     std::shared_ptr<Endpoint> endpoint_;
     std::shared_ptr<Incoming> state_;
+    bool flushing_ = false;  // a message is ready, and kernels do not see it yet
 };
 
 }  // namespace weft::internal::verbs

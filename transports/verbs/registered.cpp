@@ -3,24 +3,52 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/net/bytes.hpp"
+#include "src/net/handshake.hpp"
+
 namespace weft::internal::verbs {
 
 Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, const MemoryRange& range, int access) {
-    if (range.kind == RangeKind::device)
-        return fail(error::internal_state, "this transport does not register device memory");
     std::unique_ptr<Registered> made(new Registered(range));
+    made->regions_.resize(devices.all().size());
+    std::vector<Port> used;
+    if (range.kind == RangeKind::device) {
+        auto ports = devices.ports(settings());
+        if (!ports) return ports.take_status();
+        used = std::move(*ports);
+    }
     Status refused = fail(error::verbs_device, "this process has no RDMA device");
     bool any = false;
-    for (const Device& device : devices.all()) {
-        auto region = MemoryRegion::host(*device.domain, range.data, std::max<size_t>(range.bytes, 1), access);
+    const size_t bytes = std::max<size_t>(range.bytes, 1);
+    for (size_t index = 0; index < devices.all().size(); ++index) {
+        const bool reachable =
+            range.kind != RangeKind::device ||
+            std::any_of(used.begin(), used.end(), [&](const Port& port) { return port.device == index; });
+        if (!reachable) continue;
+        const Device& device = devices.all()[index];
+        auto region = range.kind == RangeKind::device && range.dma_buf >= 0
+                          ? MemoryRegion::dma_buf(*device.domain, {range.dma_buf, range.dma_buf_offset}, bytes,
+                                                  uintptr_t(range.data), access)
+                          : MemoryRegion::host(*device.domain, range.data, bytes, access);
         // No link uses a device that is gone.
         if (!region && device.context->port(1)) return region.take_status();
         if (!region) refused = region.take_status();
         any = any || region;
-        made->regions_.push_back(region ? std::optional(std::move(*region)) : std::nullopt);
+        if (region) made->regions_[index].emplace(std::move(*region));
     }
     if (!any) return refused;
     return made;
+}
+
+std::vector<std::byte> Registered::key() const {
+    ByteWriter to;
+    to.put(key_magic);
+    to.put(net::process_mark());
+    to.put(uint64_t(reinterpret_cast<uintptr_t>(range().data)));
+    to.put(uint64_t(range().bytes));
+    to.put(uint32_t(regions_.size()));
+    for (const auto& region : regions_) to.put(region ? region->rkey() : uint32_t(0));
+    return to.bytes();
 }
 
 Result<std::unique_ptr<SlotMemory>> SlotMemory::make(const Devices& devices, size_t bytes, int access) {

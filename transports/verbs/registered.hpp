@@ -10,17 +10,22 @@
 
 namespace weft::internal::verbs {
 
-// Registered with every device: which of them a peer will use is not known yet.
+// Registered with every device: which of them a peer will use is not known yet. Device memory is registered with the
+// devices whose ports links use, because others may be unable to.
 class Registered final : public RegisteredMemory {
   public:
+    static constexpr uint32_t key_magic = 0x6b766677;  // "wfvk"
     // `access`: verbs::access. verbs.memlock, verbs.call.
     static Result<std::unique_ptr<Registered>> make(const Devices& devices, const MemoryRange& range, int access);
-    // 0: the device was gone.
-    uint32_t lkey(size_t device) const { return regions_[device] ? regions_[device]->lkey() : 0; }
-    uint32_t rkey(size_t device) const { return regions_[device] ? regions_[device]->rkey() : 0; }
+    // 0, which no memory has: the device was gone, or after revoke().
+    uint32_t lkey(size_t device) const { return has(device) ? regions_[device]->lkey() : 0; }
+    uint32_t rkey(size_t device) const { return has(device) ? regions_[device]->rkey() : 0; }
+    void revoke() override { regions_.clear(); }
+    std::vector<std::byte> key() const override;
 
   private:
     using RegisteredMemory::RegisteredMemory;
+    bool has(size_t device) const { return device < regions_.size() && regions_[device]; }
     std::vector<std::optional<MemoryRegion>> regions_;  // by device
 };
 

@@ -19,33 +19,51 @@ Range range_of(const Outgoing::Message& message, int part) {
     return {begin, end - begin};
 }
 
+// `pieces` of one or two.
+void write_to(abi::SendRequest& request, abi::Sge* pieces, int count, const Lane& lane, const Area& area, uint64_t slot,
+              uint64_t offset, bool of_device) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < count; ++i) bytes += pieces[i].length;
+    request.sg_list = pieces;
+    request.num_sge = count;
+    request.opcode = opcode::write;
+    request.send_flags = bytes <= uint64_t(lane.pair->inline_bytes()) && !of_device ? send_flag::inline_data : 0;
+    request.remote_addr = area.place(slot) + offset;
+    request.rkey = area.keys[lane.rail];
+}
+
 }  // namespace
 
 void PartRequest::fill(uint32_t link, size_t place, const Lane& lane, const Outgoing& outgoing, uint64_t number,
                        int part) {
     const Outgoing::Message& message = outgoing.message(number);
     const Range range = range_of(message, part);
+    const uint64_t slot = number % outgoing.shape.depth;
     const uint32_t slot_key = outgoing.memory->registered().lkey(lane.device);
-    uint64_t bytes = range.bytes;
-    request.num_sge = 0;
-    if (part == 0) {
-        pieces[request.num_sge++] = {uintptr_t(outgoing.slot(number)), sizeof(MessageHeader), slot_key};
-        bytes += sizeof(MessageHeader);
+    const abi::Sge header{uintptr_t(outgoing.header(number)), sizeof(MessageHeader), slot_key};
+    const abi::Sge content{uintptr_t(message.data + range.begin), uint32_t(range.bytes),
+                           message.memory ? message.memory->lkey(lane.device) : slot_key};
+    const bool with_header = part == 0, of_device = range.bytes > 0 && message.memory != nullptr &&
+                                                    message.memory->range().kind == RangeKind::device;
+    apart = with_header && range.bytes > 0 && !outgoing.slots.together();
+    if (apart) {
+        pieces[2] = content;
+        write_to(data, &pieces[2], 1, lane, outgoing.slots.data, slot, 0, of_device);
+        data.wr_id = RequestId::of(false, link, place, lane.posted);
+        data.next = &last;
     }
-    if (message.memory == nullptr && part == 0)
+    int count = 0;
+    if (with_header) pieces[count++] = header;
+    if (with_header && !apart && message.memory == nullptr)
         pieces[0].length += uint32_t(range.bytes);  // the data follows the header in the slot
-    else if (range.bytes > 0)
-        pieces[request.num_sge++] = {uintptr_t(message.data + range.begin), uint32_t(range.bytes),
-                                     message.memory ? message.memory->lkey(lane.device) : slot_key};
-    request.wr_id = RequestId::of(false, link, place, lane.posted);
-    request.sg_list = pieces;
-    request.opcode = opcode::write_with_imm;
-    request.send_flags =
-        send_flag::signaled | (bytes <= uint64_t(lane.pair->inline_bytes()) ? send_flag::inline_data : 0);
-    request.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, message.parts, part));
-    request.remote_addr = outgoing.slots.address + number % outgoing.shape.depth * outgoing.shape.stride +
-                          (part == 0 ? 0 : sizeof(MessageHeader) + range.begin);
-    request.rkey = outgoing.slots.keys[lane.rail];
+    else if (!apart && range.bytes > 0)
+        pieces[count++] = content;
+    write_to(last, pieces, count, lane, with_header ? outgoing.slots.headers : outgoing.slots.data, slot,
+             with_header ? 0 : range.begin, of_device && !apart);
+    last.wr_id = RequestId::of(false, link, place, lane.posted + (apart ? 1 : 0));
+    last.opcode = opcode::write_with_imm;
+    last.send_flags |= send_flag::signaled;
+    last.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, message.parts, part));
 }
 
 abi::SendRequest credits_request(uint32_t link, size_t place, const Lane& lane, const Incoming& incoming,

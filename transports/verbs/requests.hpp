@@ -4,14 +4,18 @@
 
 namespace weft::internal::verbs {
 
-// A part of a message: a write from its slot, or from the caller's memory, into the receiver's slot.
+// A part of a message: a write from its slot, or from the caller's memory, into the receiver's slot. If the receiver's
+// data is apart from its headers, a write of the data goes ahead of the header's, on the same lane.
 struct PartRequest {
-    abi::SendRequest request{};
-    abi::Sge pieces[2];  // `request` points to them, so it must not move
+    static constexpr uint64_t most = 2;  // places in a send queue
+    abi::SendRequest data{}, last{};     // `data`: only if apart
+    abi::Sge pieces[3];                  // the requests point to them, so it must not move
+    bool apart = false;
 
     PartRequest() = default;
     PartRequest(const PartRequest&) = delete;
     void fill(uint32_t link, size_t place, const Lane& lane, const Outgoing& outgoing, uint64_t number, int part);
+    abi::SendRequest* first() { return apart ? &data : &last; }
 };
 
 abi::SendRequest credits_request(uint32_t link, size_t place, const Lane& lane, const Incoming& incoming, bool signals);

@@ -8,7 +8,10 @@ namespace weft::internal::verbs {
 
 VerbsSender::~VerbsSender() {
     constexpr int64_t patience_us = 1'000'000;
-    const auto lent = [this] { return state_->link && state_->completed < std::min(state_->lent_end, state_->posted); };
+    const auto lent = [this] {
+        return state_->link &&
+               (state_->completed < std::min(state_->lent_end, state_->posted) || !state_->transfers.idle());
+    };
     for (const int64_t deadline = now_us() + patience_us; lent() && now_us() < deadline; usleep(20)) endpoint_->poll();
     if (lent()) {
         state_->link->end_requests();
@@ -46,13 +49,14 @@ Result<bool> VerbsSender::has_room() {
 
 void VerbsSender::append(const std::byte* data, const Registered* memory, const SlotInfo& info) {
     Outgoing& state = *state_;
-    auto* header = new (state.slot(state.next)) MessageHeader;
+    auto* header = new (state.header(state.next)) MessageHeader;
     header->fingerprint = info.fingerprint;
     header->number = state.next;
     header->bytes = info.bytes;
     header->operation = info.operation;
-    state.message(state.next) = {.data = data, .memory = memory, .bytes = info.bytes};
+    state.message(state.next) = {.data = data, .memory = memory, .bytes = info.bytes, .fence = state.transfers.fence()};
     ++state.next;
+    if (memory) state.lent_end = state.next;
     if (state.link) [[likely]]
         state.link->post(state);
     if (state.posted < state.next) [[unlikely]]  // credits may have come
@@ -65,12 +69,12 @@ Result<Slot> VerbsSender::acquire() {
     auto room = has_room();
     if (!room) return room.take_status();
     if (!*room) return Slot{};
-    return Slot{state_->slot(state_->next) + sizeof(MessageHeader), state_->shape.slot_bytes};
+    return Slot{state_->slot(state_->next), state_->shape.slot_bytes};
 }
 
 Status VerbsSender::publish(const SlotInfo& info) {
     WEFT_TRY(check(info));
-    append(state_->slot(state_->next) + sizeof(MessageHeader), nullptr, info);
+    append(state_->slot(state_->next), state_->shape.given_memory, info);
     return failure();
 }
 
@@ -83,14 +87,13 @@ Result<bool> VerbsSender::post(const std::byte* data, const RegisteredMemory* me
     auto room = has_room();
     if (!room || !*room) return room;
     append(data, static_cast<const Registered*>(memory), info);
-    state_->lent_end = state_->next;
     WEFT_TRY(failure());
     return true;
 }
 
 // After a lane has failed, this side must act until its messages have moved to other lanes.
 bool VerbsSender::through() const {
-    const bool moves = state_->link && state_->link->recovering() && state_->released < state_->posted;
+    const bool moves = state_->link && state_->link->recovery().recovering() && state_->released < state_->posted;
     return !moves && state_->through();
 }
 
@@ -107,6 +110,51 @@ Result<bool> VerbsSender::progress() {
 uint64_t VerbsSender::sent() {
     const Outgoing& state = *state_;
     return state.completed >= state.lent_end ? state.next : state.completed;
+}
+
+Result<std::unique_ptr<RemoteMemory>> VerbsSender::attach(std::span<const std::byte> key) {
+    auto range = RemoteRange::of(key, state_->shape.peer_process);
+    if (!range) return range.take_status();
+    return std::unique_ptr<RemoteMemory>(std::move(*range));
+}
+
+Result<bool> VerbsSender::transfer(const Transfer& transfer, const RemoteMemory& peer, size_t offset) {
+    const auto& range = static_cast<const RemoteRange&>(peer);
+    if (!transfer.memory || !transfer.memory->holds(transfer.own, transfer.bytes) ||
+        !range.holds(offset, transfer.bytes))
+        return fail(error::internal_state, "rank {} would transfer {} bytes at {} of rank {} outside registered memory",
+                    state_->shape.self, transfer.bytes, offset, state_->shape.peer);
+    if (!state_->link || !state_->transfers.has_room()) endpoint_->poll();
+    WEFT_TRY(failure());
+    if (!state_->link || !state_->transfers.has_room()) return false;
+    Transfer placed = transfer;
+    placed.peer = &range;
+    placed.there = range.address() + offset;
+    auto posted = state_->link->transfer(*state_, placed);
+    if (posted && !*posted) endpoint_->poll();  // places in the send queues
+    if (state_->link->failed()) [[unlikely]]
+        endpoint_->tell_failures();
+    return posted;
+}
+
+Result<bool> VerbsSender::put(const std::byte* own, const RegisteredMemory* memory, RemoteMemory& peer, size_t offset,
+                              size_t bytes) {
+    return transfer({.puts = true,
+                     .own = const_cast<std::byte*>(own),
+                     .memory = static_cast<const Registered*>(memory),
+                     .bytes = bytes},
+                    peer, offset);
+}
+
+Result<bool> VerbsSender::get(std::byte* own, const RegisteredMemory* memory, RemoteMemory& peer, size_t offset,
+                              size_t bytes) {
+    return transfer({.puts = false, .own = own, .memory = static_cast<const Registered*>(memory), .bytes = bytes}, peer,
+                    offset);
+}
+
+uint64_t VerbsSender::transferred() {
+    if (state_->link) state_->link->settle(*state_);
+    return state_->transfers.confirmed();
 }
 
 void VerbsSender::add_wakeups(Wakeups& wakeups) {

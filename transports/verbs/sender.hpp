@@ -20,12 +20,19 @@ class VerbsSender final : public Sender {
     void add_wakeups(Wakeups& wakeups) override;
     Result<bool> post(const std::byte* data, const RegisteredMemory* memory, const SlotInfo& info) override;
     uint64_t sent() override;
+    Result<std::unique_ptr<RemoteMemory>> attach(std::span<const std::byte> key) override;
+    Result<bool> put(const std::byte* own, const RegisteredMemory* memory, RemoteMemory& peer, size_t offset,
+                     size_t bytes) override;
+    Result<bool> get(std::byte* own, const RegisteredMemory* memory, RemoteMemory& peer, size_t offset,
+                     size_t bytes) override;
+    uint64_t transferred() override;
 
   private:
     Status failure();
     Status check(const SlotInfo& info) const;
     Result<bool> has_room();
     bool through() const;
+    Result<bool> transfer(const Transfer& transfer, const RemoteMemory& peer, size_t offset);
     void append(const std::byte* data, const Registered* memory, const SlotInfo& info);
 
     std::shared_ptr<Endpoint> endpoint_;

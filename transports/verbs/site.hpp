@@ -45,6 +45,7 @@ struct Site {
     QueueRoom queues{};
     std::map<uint32_t, std::shared_ptr<Incoming>> listening{};  // by the number of the connection
 
+    bool flushes = false;           // a receiver's slots are in the memory of a GPU that needs flushes
     std::map<int, int> links_to{};  // links that are up, by the peer's rank
 
     Receivers listening_to(int peer) const;

@@ -14,16 +14,19 @@ class VerbsTransport final : public Transport {
   public:
     VerbsTransport()
         : Transport("verbs",
-                    capabilities(Capability::posts, Capability::registers, Capability::sleeps, Capability::remote)) {}
+                    capabilities(Capability::posts, Capability::registers, Capability::device, Capability::given_slots,
+                                 Capability::one_sided, Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
     }
     uint32_t network() const override;
+    NetworkSpeed speed() const override;
     std::vector<Rail> rails() const override {
         const auto devices = Devices::of_process();
         return devices ? (*devices)->rails(settings()) : std::vector<Rail>();
     }
+    std::vector<std::string> nics(const std::string& gpu, int rank) const override;
     std::string can_connect(const ConnectionOptions& options) const override {
         return options.identity == nullptr ? "the communicator has no identity to prove on a network" : available();
     }
@@ -45,6 +48,21 @@ uint32_t VerbsTransport::network() const {
     return ports ? network_of(**Devices::of_process(), *ports) : 1;
 }
 
+std::vector<std::string> VerbsTransport::nics(const std::string& gpu, int rank) const {
+    std::vector<std::string> names;
+    const auto devices = Devices::of_process();
+    if (!devices) return names;
+    if (const auto ports = ports_of_rank(**devices, settings(), gpu, rank))
+        for (const Port& port : *ports)
+            if (names.size() < size_t(settings().rails)) names.push_back(port.name);
+    return names;
+}
+
+NetworkSpeed VerbsTransport::speed() const {
+    const auto ports = used_ports();
+    return ports ? speed_of(**Devices::of_process(), *ports) : NetworkSpeed{};
+}
+
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {
     if (options.depth < 1 || options.depth > Immediate::depth_most || options.identity == nullptr)
         return fail(error::internal_state, "rank {} cannot listen to rank {} over verbs with {} slots", options.self,
@@ -53,9 +71,10 @@ Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions
     if (!endpoint) return endpoint.take_status();
     auto incoming = std::make_shared<Incoming>();
     incoming->shape = Shape::of(options);
-    incoming->slots.resize(size_t(options.depth));
-    auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride * size_t(options.depth),
-                                   access::local_write | access::remote_write);
+    incoming->arrivals.resize(size_t(options.depth));
+    // The sender reads there what confirms its puts.
+    auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride() * size_t(options.depth),
+                                   access::local_write | access::remote_write | access::remote_read);
     if (!memory) return memory.take_status();
     incoming->memory = std::move(*memory);
     address = (*endpoint)->listen(options, incoming).blob();
@@ -76,8 +95,9 @@ Result<std::unique_ptr<Sender>> VerbsTransport::connect(const ConnectionOptions&
     if (!endpoint) return endpoint.take_status();
     auto outgoing = std::make_shared<Outgoing>();
     outgoing->shape = Shape::of(options);
+    outgoing->shape.peer_process = listen_address->target().process;
     outgoing->messages.resize(size_t(outgoing->window()));
-    auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->shape.stride * size_t(outgoing->window()), 0);
+    auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->memory_bytes(), access::local_write);
     if (!memory) return memory.take_status();
     outgoing->memory = std::move(*memory);
     (*endpoint)->connect(*listen_address, outgoing);

@@ -96,6 +96,7 @@ std::optional<PairLists> read_pairs(ByteReader& from) {
 }
 
 void PortOffer::write(ByteWriter& to) const {
+    to.put(device);
     to.put_text(end.host);
     to.put_text(end.device);
     to.put(int32_t(end.port));
@@ -110,6 +111,7 @@ void PortOffer::write(ByteWriter& to) const {
 
 std::optional<PortOffer> PortOffer::read(ByteReader& from) {
     PortOffer port;
+    port.device = from.get<uint32_t>();
     port.end.host = from.get_text();
     port.end.device = from.get_text();
     port.end.port = from.get<int32_t>();
@@ -163,18 +165,24 @@ std::optional<Offer> Offer::read(ByteReader& from) {
 
 void Slots::write(ByteWriter& to) const {
     to.put(connection);
-    to.put(address);
-    to.put(uint32_t(keys.size()));
-    for (const uint32_t key : keys) to.put(key);
+    for (const Area* area : {&headers, &data}) {
+        to.put(area->address);
+        to.put(area->stride);
+        to.put(uint32_t(area->keys.size()));
+        for (const uint32_t key : area->keys) to.put(key);
+    }
 }
 
 std::optional<Slots> Slots::read(ByteReader& from) {
     Slots slots;
     slots.connection = from.get<uint32_t>();
-    slots.address = from.get<uint64_t>();
-    const auto keys = from.get<uint32_t>();
-    if (keys < 1 || keys > ports_most) return {};
-    for (uint32_t i = 0; i < keys; ++i) slots.keys.push_back(from.get<uint32_t>());
+    for (Area* area : {&slots.headers, &slots.data}) {
+        area->address = from.get<uint64_t>();
+        area->stride = from.get<uint64_t>();
+        const auto keys = from.get<uint32_t>();
+        if (keys < 1 || keys > ports_most) return {};
+        for (uint32_t i = 0; i < keys; ++i) area->keys.push_back(from.get<uint32_t>());
+    }
     if (!from.at_end()) return {};
     return slots;
 }

@@ -91,7 +91,8 @@ std::optional<PairLists> read_pairs(ByteReader& from);
 
 // A port of one side.
 struct PortOffer {
-    PathEnd end;  // without GID and queue pair
+    PathEnd end;          // without GID and queue pair
+    uint32_t device = 0;  // in Devices::all() of that side, for keys of registered memory
     std::vector<PortGid> gids;
     int rail = -1;  // as in WEFT_IB_DEVICES
 
@@ -99,7 +100,7 @@ struct PortOffer {
     static std::optional<PortOffer> read(ByteReader& from);
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 2;
+    static constexpr uint32_t expected_version = 3;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
     int rails_used = 1;            // as many as this side would send on
@@ -122,10 +123,17 @@ struct Want {
     int32_t depth = 0;
     uint64_t slot_bytes = 0;
 };
+// Memory of the receiver: a place for each slot.
+struct Area {
+    uint64_t address = 0, stride = 0;
+    std::vector<uint32_t> keys = {};  // one for each rail
+    uint64_t place(uint64_t slot) const { return address + slot * stride; }
+};
 struct Slots {
     uint32_t connection = 0;
-    uint64_t address = 0;
-    std::vector<uint32_t> keys;  // one for each rail
+    Area headers, data;
+    // Whether the data of a slot follows its header, so that one request writes both.
+    bool together() const { return data.address == headers.address + sizeof(MessageHeader); }
     void write(ByteWriter& to) const;
     static std::optional<Slots> read(ByteReader& from);
 };

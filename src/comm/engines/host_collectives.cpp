@@ -61,7 +61,7 @@ Status HostCollectives::look() {
     context_.watch(limit_);
     return context_.watchdog.look(*blocked().missing, context_.sequence,
                                   prepared_ ? prepared_->plan.operation : context_.position().operation,
-                                  context_.waiting.silence_us());
+                                  context_.waiting.silence_us(), !prepared_);
 }
 
 bool HostCollectives::may_be_using(int peer, uint64_t gave_up) const {

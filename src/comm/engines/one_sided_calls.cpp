@@ -25,7 +25,7 @@ Status OneSidedCalls::look() {
     context_.watch(limit_);
     return context_.watchdog.look_at_partners(
         host.missing(), context_.waiting.silence_us(), [&](int other) { return host.owed_by(other); },
-        "one-sided calls");
+        host.connecting(), "one-sided calls");
 }
 
 Status OneSidedCalls::cause() {

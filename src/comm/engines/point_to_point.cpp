@@ -47,8 +47,9 @@ Progress PointToPoint::advance() { return messages_.exists() ? messages_.advance
 Status PointToPoint::look() {
     const Exchange& exchange = messages_.existing();
     context_.watch(limit_);
-    Status trouble = context_.watchdog.look_at_partners(exchange.missing(), context_.waiting.silence_us(),
-                                                        [&](int other) { return exchange.owed_by(other); });
+    Status trouble = context_.watchdog.look_at_partners(
+        exchange.missing(), context_.waiting.silence_us(), [&](int other) { return exchange.owed_by(other); },
+        exchange.connecting());
     in_trouble_ = !trouble;
     return trouble;
 }

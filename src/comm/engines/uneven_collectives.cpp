@@ -62,7 +62,7 @@ Progress UnevenCollectives::advance() {
 Status UnevenCollectives::look() {
     context_.watch(limit_);
     return context_.watchdog.look(parts_.existing().missing(), context_.sequence, context_.position().operation,
-                                  context_.waiting.silence_us());
+                                  context_.waiting.silence_us(), parts_.existing().connecting());
 }
 
 }  // namespace weft::internal

@@ -24,11 +24,8 @@ Result<DeviceProperties> describe_device(const Driver& driver, int device) {
     CUuuid uuid;
     WEFT_TRY(driver.check(driver.DeviceGetUuid(&uuid, handle), "query the UUID of device {}", device));
     std::memcpy(all.uuid.data(), uuid.bytes, all.uuid.size());
-    WEFT_TRY(
-        driver.check(driver.DeviceGetPCIBusId(text, sizeof text, handle), "query the bus id of device {}", device));
-    all.bus_id = text;
-    std::transform(all.bus_id.begin(), all.bus_id.end(), all.bus_id.begin(),
-                   [](unsigned char letter) { return char(std::tolower(letter)); });
+    all.bus_id = bus_id_of(driver, device);
+    if (all.bus_id.empty()) return fail(error::cuda_call, "CUDA could not query the bus id of device {}", device);
     WEFT_TRY(driver.check(driver.DeviceTotalMem(&all.memory_bytes, handle), "query the memory of device {}", device));
 
     // An attribute that an old driver does not know is 0: the device lacks the feature.
@@ -66,6 +63,15 @@ Result<DeviceProperties> describe_device(const Driver& driver, int device) {
     all.memory_sync_domains = std::max(1, attribute(CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT));
     all.rdma_writes_ordering = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
     return all;
+}
+
+std::string bus_id_of(const Driver& driver, int device) {
+    char text[64] = "";
+    if (driver.DeviceGetPCIBusId(text, sizeof text, device) != CUDA_SUCCESS) return {};
+    std::string bus_id = text;
+    std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
+                   [](unsigned char letter) { return char(std::tolower(letter)); });
+    return bus_id;
 }
 
 std::string DeviceProperties::uuid_text() const {

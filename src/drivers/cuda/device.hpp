@@ -45,6 +45,8 @@ struct DeviceProperties {
 
 Result<int> device_count(const Driver& driver);
 Result<DeviceProperties> describe_device(const Driver& driver, int device);
+// As DeviceProperties::bus_id; empty: unknown.
+std::string bus_id_of(const Driver& driver, int device);
 
 // How one device accesses another device's memory.
 struct PeerAccess {

@@ -52,12 +52,13 @@ size_t Connections::most_tile_bytes(const Schedule& schedule) {
                                  : largest_tile_bytes(schedule, slot_bytes);
 }
 
-Connections::End Connections::next_end(int rank, bool remote, uint32_t depth) {
+Connections::End Connections::next_end(int rank, bool incoming, bool remote, uint32_t depth) {
     Extent& has = extents_[size_t(rank)];
-    const End end{has.ends, has.remote, has.remote_slots};
+    size_t& slots = incoming ? has.received_slots : has.sent_slots;
+    const End end{has.ends, has.remote, slots};
     ++has.ends;
     has.remote += remote;
-    has.remote_slots += remote ? depth : 0;
+    slots += remote ? depth : 0;
     return end;
 }
 
@@ -66,13 +67,13 @@ void Connections::connect(const ConnectionKey& key) {
     if (!fresh) return;
     const bool remote = !together(key.sender, key.receiver);
     Extent& receiver = extents_[size_t(key.receiver)];
-    place->second = {next_end(key.sender, remote, key.depth), next_end(key.receiver, remote, key.depth),
+    place->second = {next_end(key.sender, false, remote, key.depth), next_end(key.receiver, true, remote, key.depth),
                      receiver.slots};
     if (!remote) receiver.slots += key.depth;
     for (const int rank : {key.sender, key.receiver}) {
         const Extent& has = extents_[size_t(rank)];
         most_ = {std::max(most_.ends, has.ends), std::max(most_.slots, has.slots), std::max(most_.remote, has.remote),
-                 std::max(most_.remote_slots, has.remote_slots)};
+                 std::max(most_.sent_slots, has.sent_slots), std::max(most_.received_slots, has.received_slots)};
     }
 }
 
@@ -95,15 +96,16 @@ void Connections::add(std::vector<Schedule> schedules) {
 }
 
 ConnectionEnd Connections::remote_end(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
-                                      std::byte* remote) const {
+                                      const RemoteEndMemory& remote) const {
     const End& own = incoming ? connection.receiver : connection.sender;
     ConnectionEnd end{};
     end.slot_bytes = slot_bytes;
     end.depth = key.depth;
     end.peer = incoming ? key.sender : key.receiver;
-    if (!remote) return end;
-    auto* const words = reinterpret_cast<RemoteEndFlags*>(remote) + own.remote;
-    end.slots = remote + remote_words_bytes() + own.remote_slots * slot_bytes;
+    if (std::byte* const slots = incoming ? remote.received : remote.sent)
+        end.slots = slots + own.remote_slots * slot_bytes;
+    if (!remote.words) return end;
+    auto* const words = reinterpret_cast<RemoteEndFlags*>(remote.words) + own.remote;
     end.filled = words->filled;
     end.consumed = &words->consumed;
     if (incoming)
@@ -113,7 +115,7 @@ ConnectionEnd Connections::remote_end(const ConnectionKey& key, const KernelConn
     return end;
 }
 
-std::vector<RemoteEnd> Connections::remote_ends(int rank, std::byte* remote) const {
+std::vector<RemoteEnd> Connections::remote_ends(int rank, const RemoteEndMemory& remote) const {
     std::vector<RemoteEnd> ends;
     for (const auto& [key, connection] : connections_) {
         if (together(key.sender, key.receiver) || (key.sender != rank && key.receiver != rank)) continue;
@@ -124,7 +126,7 @@ std::vector<RemoteEnd> Connections::remote_ends(int rank, std::byte* remote) con
 }
 
 ConnectionEnd Connections::end_of(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
-                                  std::span<std::byte* const> areas, std::byte* remote) const {
+                                  std::span<std::byte* const> areas, const RemoteEndMemory& remote) const {
     const auto words = [&](int rank, const End& end) {
         return reinterpret_cast<EndFlags*>(areas[size_t(rank)]) + end.place;
     };
@@ -147,7 +149,8 @@ ConnectionEnd Connections::end_of(const ConnectionKey& key, const KernelConnecti
     return end;
 }
 
-std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* const> areas, std::byte* remote) const {
+std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* const> areas,
+                                             const RemoteEndMemory& remote) const {
     assert(wanted(rank));
     std::vector<std::byte> memory(program_bytes_);
     for (const ProgramGroup& group : groups_) {

@@ -1,7 +1,8 @@
 // connections.hpp: the memory layout of the connections of a communicator's step machines, and the programs that use
 // them. Each rank has an area that all peers of its host can access. Its layout follows from agreed facts, so each rank
-// computes the addresses of both ends of a connection. An end whose peer is on another host is *remote*: it is in the
-// rank's own host memory, where the proxy meets the rank's kernels. Knows no driver.
+// computes the addresses of both ends of a connection. An end whose peer is on another host is *remote*: its words are
+// in the rank's own host memory, where the proxy meets the rank's kernels. Its slots are in host memory, too, or on the
+// device, where NICs access them. Knows no driver.
 //
 // All programs share the connections with the same ranks, channel and depth. Each program leaves a connection empty,
 // message numbers continue from operation to operation, and kernels of a rank run one after the other. Therefore
@@ -25,6 +26,12 @@ struct RemoteEnd {
     uint64_t* wholes = nullptr;
 };
 
+// A rank's memory for its remote ends, as addressed by its kernels or by the host. Null: the ends have no such address.
+struct RemoteEndMemory {
+    std::byte* words = nullptr;                      // pinned host memory
+    std::byte *sent = nullptr, *received = nullptr;  // slots, by direction
+};
+
 // A value, equal on all ranks.
 class Connections {
   public:
@@ -45,20 +52,21 @@ class Connections {
     size_t area_bytes() const;  // per rank; zero before the first operation
     // Per rank, for its own kernels.
     size_t program_bytes() const { return program_bytes_; }
-    // Per rank, in pinned host memory. remote_words_bytes() of it must be zero before the first operation; the slots
-    // behind need not.
-    size_t remote_bytes() const { return remote_words_bytes() + most_.remote_slots * slot_bytes; }
+    // Per rank: of RemoteEndMemory::words, which must be zero before the first operation, and of the slots.
     size_t remote_words_bytes() const;
+    size_t sent_bytes() const { return most_.sent_slots * slot_bytes; }
+    size_t received_bytes() const { return most_.received_slots * slot_bytes; }
     // Per rank: Buffer::scratch of its kernels, on its own device.
     size_t scratch_bytes() const { return scratch_bytes_; }
     // The largest tile of a part that a schedule's slots and scratch allow.
     static constexpr uint32_t depth_max = 16;  // slots of a connection
     static size_t most_tile_bytes(const Schedule& schedule);
     // The contents of a rank's program memory. areas: by rank, as addressed by its kernels; null for remote ranks.
-    // remote: the rank's own host memory, as addressed by its kernels.
-    std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas, std::byte* remote = nullptr) const;
-    // In a fixed order. remote: as addressed by the host; null: the ends have no addresses yet.
-    std::vector<RemoteEnd> remote_ends(int rank, std::byte* remote) const;
+    // remote: as addressed by the rank's kernels.
+    std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas,
+                                    const RemoteEndMemory& remote = {}) const;
+    // In a fixed order. remote: as addressed by the host.
+    std::vector<RemoteEnd> remote_ends(int rank, const RemoteEndMemory& remote) const;
     // The schedule of a program of this rank.
     const Schedule& schedule(size_t index, int rank) const { return groups_[index].schedules[size_t(rank)]; }
     // Sets the arguments of a program. `programs`: the rank's program memory.
@@ -70,7 +78,7 @@ class Connections {
         uint32_t depth;
         auto operator<=>(const ConnectionKey&) const = default;
     };
-    // The number of ends, remote ends and remote slots before this end in its rank's area.
+    // The number of ends, of remote ends, and of remote slots of this direction before this end in its rank's area.
     struct End {
         size_t place, remote, remote_slots;
     };
@@ -80,7 +88,7 @@ class Connections {
     };
     // The size of a rank's area, or the largest of all ranks.
     struct Extent {
-        size_t ends = 0, slots = 0, remote = 0, remote_slots = 0;
+        size_t ends = 0, slots = 0, remote = 0, sent_slots = 0, received_slots = 0;
     };
     struct ProgramGroup {
         std::vector<Schedule> schedules;  // by rank; empty for ranks whose programs are not needed
@@ -90,12 +98,12 @@ class Connections {
     static uint32_t depth_of(const Schedule& schedule);
     bool wanted(int rank) const { return rank_ == all_ranks || rank == rank_; }
     bool together(int one, int other) const { return hosts_.empty() || hosts_[size_t(one)] == hosts_[size_t(other)]; }
-    End next_end(int rank, bool remote, uint32_t depth);
+    End next_end(int rank, bool incoming, bool remote, uint32_t depth);
     void connect(const ConnectionKey& key);
     ConnectionEnd end_of(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
-                         std::span<std::byte* const> areas, std::byte* remote) const;
+                         std::span<std::byte* const> areas, const RemoteEndMemory& remote) const;
     ConnectionEnd remote_end(const ConnectionKey& key, const KernelConnection& connection, bool incoming,
-                             std::byte* remote) const;
+                             const RemoteEndMemory& remote) const;
 
     int rank_;
     std::vector<int32_t> hosts_;

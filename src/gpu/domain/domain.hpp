@@ -35,6 +35,7 @@ class Domain {
 
     // The arguments of kernels, and the ends that the proxy serves.
     const DomainMemory& memory() const { return memory_; }
+    DomainMemory& memory() { return memory_; }
     // The order of launches, and whether kernels are still running.
     LaunchOrder& launches() { return order_; }
     const LaunchOrder& launches() const { return order_; }

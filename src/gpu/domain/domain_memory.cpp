@@ -33,10 +33,7 @@ Status DomainMemory::begin() {
         }
     }
     auto* const remote = static_cast<std::byte*>(host_.remote.data());
-    if (remote) memset(remote, 0, connections_.remote_words_bytes());
-    for (size_t i = 0; i < ranks_.remote.size(); ++i)
-        memset(remote + connections_.remote_bytes() + i * sizeof(RemoteMessageArea), 0,
-               offsetof(RemoteMessageArea, sent_slots));
+    if (remote) memset(remote, 0, remote_bytes());
     memset(host_.reports.data(), 0, sizeof(HostReports));
     return ok();
 }
@@ -57,13 +54,17 @@ void DomainMemory::give_to_pool() {
             pool.give(std::move(*context), std::move(*memory), layout_.bytes);
     if (auto context = retained(); context && host_.reports.data() != nullptr)
         pool.give(std::move(*context), std::move(host_));
+    for (NetworkSlots* slots : {&sent_, &received_})
+        if (auto context = retained(); context && slots->bytes() > 0) pool.give(std::move(*context), std::move(*slots));
 }
 
 std::vector<std::byte> DomainMemory::programs() const {
     std::vector<std::byte*> areas;
     for (const CUdeviceptr base : bases_)
         areas.push_back(base ? reinterpret_cast<std::byte*>(base + layout_.connections) : nullptr);
-    return connections_.programs(ranks_.rank, areas, reinterpret_cast<std::byte*>(host_.remote.address()));
+    return connections_.programs(
+        ranks_.rank, areas,
+        {reinterpret_cast<std::byte*>(host_.remote.address()), sent_.for_kernels(), received_.for_kernels()});
 }
 
 void DomainMemory::bind(KernelArguments& arguments) const {
@@ -115,11 +116,13 @@ void DomainMemory::bind(MessageArguments& arguments) const {
         arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + layout_.messages);
     if (ranks_.remote.empty()) return;
     arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostReports, ended));
-    std::byte* const remote = reinterpret_cast<std::byte*>(host_.remote.address());
+    std::byte* const remote = reinterpret_cast<std::byte*>(host_.remote.address()) + connections_.remote_words_bytes();
     for (size_t i = 0; i < ranks_.remote.size(); ++i) {
-        arguments.remote |= uint64_t(1) << unsigned(ranks_.remote[i]);
-        arguments.areas[ranks_.remote[i]] = remote + connections_.remote_bytes() + i * sizeof(RemoteMessageArea);
+        arguments.remote.ranks |= uint64_t(1) << unsigned(ranks_.remote[i]);
+        arguments.areas[ranks_.remote[i]] = remote + i * sizeof(RemoteMessageArea);
     }
+    arguments.remote.sent_slots = sent_.for_kernels() + connections_.sent_bytes();
+    arguments.remote.received_slots = received_.for_kernels() + connections_.received_bytes();
 }
 
 void DomainMemory::bind(AccessArguments& arguments) const {
@@ -131,28 +134,37 @@ void DomainMemory::bind(AccessArguments& arguments) const {
 }
 
 size_t DomainMemory::remote_bytes() const {
-    return connections_.remote_bytes() + ranks_.remote.size() * sizeof(RemoteMessageArea);
+    return connections_.remote_words_bytes() + ranks_.remote.size() * sizeof(RemoteMessageArea);
+}
+
+size_t DomainMemory::network_bytes(bool incoming) const {
+    return (incoming ? connections_.received_bytes() : connections_.sent_bytes()) +
+           ranks_.remote.size() * remote_message_bytes;
 }
 
 std::vector<RemoteEnd> DomainMemory::remote_ends() const {
     std::byte* const remote = static_cast<std::byte*>(host_.remote.data());
-    std::vector<RemoteEnd> ends = connections_.remote_ends(ranks_.rank, remote);
+    std::vector<RemoteEnd> ends =
+        connections_.remote_ends(ranks_.rank, {remote, sent_.for_host(), received_.for_host()});
     for (size_t i = 0; i < ranks_.remote.size(); ++i) {
         ConnectionEnd end{};
         end.slot_bytes = message_slot_bytes;
         end.depth = message_slots;
         end.peer = ranks_.remote[i];
         RemoteEnd outgoing{message_channel_remote, false, end}, incoming{message_channel_remote, true, end};
+        if (sent_.for_host())
+            outgoing.end.slots = remote_message_slots(sent_.for_host() + connections_.sent_bytes(), i);
+        if (received_.for_host())
+            incoming.end.slots = remote_message_slots(received_.for_host() + connections_.received_bytes(), i);
         if (remote) {
-            auto* const it = reinterpret_cast<RemoteMessageArea*>(remote + connections_.remote_bytes()) + i;
-            const auto place = [](RemoteEnd& there, RemoteMessageArea::RemoteDirection& way, std::byte* slots) {
-                there.end.slots = slots;
+            auto* const it = reinterpret_cast<RemoteMessageArea*>(remote + connections_.remote_words_bytes()) + i;
+            const auto place = [](RemoteEnd& there, RemoteMessageArea::RemoteDirection& way) {
                 there.end.filled = way.filled;
                 there.end.consumed = &way.consumed;
                 there.wholes = way.wholes;
             };
-            place(outgoing, it->outgoing, it->sent_slots[0]);
-            place(incoming, it->incoming, it->received_slots[0]);
+            place(outgoing, it->outgoing);
+            place(incoming, it->incoming);
             outgoing.end.lengths = it->outgoing.lengths;
             incoming.end.wanted = &it->incoming.wanted;
         }

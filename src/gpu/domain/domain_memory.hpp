@@ -21,6 +21,14 @@ class DomainMemory {
     Status begin();
     // Allocates device memory of this kind. Earlier memory is kept, because peers may map it until they leave.
     Status allocate(ExportableMemory::ExportMethod way);
+    // The slots for ranks of other hosts, by direction: their sizes, and their memory. Set before begin(), and before the
+    // ends are asked for.
+    size_t network_bytes(bool incoming) const;
+    void set_network_slots(NetworkSlots sent, NetworkSlots received) {
+        sent_ = std::move(sent);
+        received_ = std::move(received);
+    }
+    const NetworkSlots& network_slots(bool incoming) const { return incoming ? received_ : sent_; }
     // Gives all memory to the pool: no rank uses it any more.
     void give_to_pool();
 
@@ -28,7 +36,9 @@ class DomainMemory {
     const KernelSet& kernels() const { return *kernels_; }
     const std::shared_ptr<SharedAbortFlag>& shared_abort_flag() const { return shared_abort_flag_; }
     const ExportableMemory& own() const { return memory_; }
-    uint64_t device_bytes() const { return memory_.bytes() + unused_.bytes(); }
+    uint64_t device_bytes() const {
+        return memory_.bytes() + unused_.bytes() + sent_.device.bytes() + received_.device.bytes();
+    }
     // A rank's memory, as this rank's kernels address it; 0: not mapped, or a remote rank's.
     CUdeviceptr& base(int rank) { return bases_[size_t(rank)]; }
     CUdeviceptr base(int rank) const { return bases_[size_t(rank)]; }
@@ -37,7 +47,7 @@ class DomainMemory {
     // The contents of the program memory.
     std::vector<std::byte> programs() const;
 
-    // The ends that the proxy serves, in host memory. They have no addresses before begin().
+    // The ends that the proxy serves. Their words have no addresses before begin().
     std::vector<RemoteEnd> remote_ends() const;
 
     // Sets the arguments that do not change from launch to launch.
@@ -54,7 +64,7 @@ class DomainMemory {
     // Arguments that message kernels and one-sided kernels have in common.
     template <class Arguments>
     void bind_waiting(Arguments& arguments) const;
-    // The size of pinned host memory for other hosts: ends of remote connections, then a RemoteMessageArea per remote
+    // The size of pinned host memory for other hosts: words of remote connections, then a RemoteMessageArea per remote
     // rank.
     size_t remote_bytes() const;
 
@@ -65,6 +75,7 @@ class DomainMemory {
     std::shared_ptr<SharedAbortFlag> shared_abort_flag_;
     const uint32_t* abort_ = nullptr;  // the address in this rank's kernels
     HostMemory host_;
+    NetworkSlots sent_, received_;
     ExportableMemory memory_;
     ExportableMemory unused_;         // of a method that failed: peers may map it until they leave
     std::vector<CUdeviceptr> bases_;  // by rank

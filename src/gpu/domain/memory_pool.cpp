@@ -35,6 +35,19 @@ std::optional<HostMemory> MemoryPool::take_host(const Context& context, size_t r
     return memory;
 }
 
+std::optional<NetworkSlots> MemoryPool::take_slots(const Context& context, size_t bytes, bool on_device,
+                                                   const void* transport) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(all_.slots.begin(), all_.slots.end(), [&](const RetiredSlots& each) {
+        return each.context.device() == context.device() && each.memory.bytes() == bytes &&
+               each.memory.on_device() == on_device && each.memory.transport == transport;
+    });
+    if (found == all_.slots.end()) return {};
+    NetworkSlots slots = std::move(found->memory);
+    all_.slots.erase(found);
+    return slots;
+}
+
 void MemoryPool::give(Context context, ExportableMemory memory, size_t bytes) {
     const std::lock_guard lock(mutex_);
     all_.memory.push_back({std::move(context), std::move(memory), bytes});
@@ -43,6 +56,11 @@ void MemoryPool::give(Context context, ExportableMemory memory, size_t bytes) {
 void MemoryPool::give(Context context, HostMemory memory) {
     const std::lock_guard lock(mutex_);
     all_.host.push_back({std::move(context), std::move(memory)});
+}
+
+void MemoryPool::give(Context context, NetworkSlots slots) {
+    const std::lock_guard lock(mutex_);
+    all_.slots.push_back({std::move(context), std::move(slots)});
 }
 
 MemoryPool::Contents MemoryPool::take_all() {

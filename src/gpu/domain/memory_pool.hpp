@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "src/drivers/cuda/exportable_memory.hpp"
-#include "src/drivers/cuda/memory.hpp"
+#include "src/gpu/domain/network_slots.hpp"
 
 namespace weft::internal::cuda {
 
-// Pinned host memory of a domain: for reports of kernels, and for other hosts (empty with one host).
+// Pinned host memory of a domain: for reports of kernels, and the words of remote ends (empty with one host).
 struct HostMemory {
     PinnedMemory reports, remote;
 };
@@ -22,9 +22,12 @@ class MemoryPool {
     // Memory that was allocated for the same device and size, and with the same method.
     std::optional<ExportableMemory> take(const Context& context, size_t bytes, ExportableMemory::ExportMethod way);
     std::optional<HostMemory> take_host(const Context& context, size_t remote_bytes);
+    // Registered with this transport, or with none if it is null.
+    std::optional<NetworkSlots> take_slots(const Context& context, size_t bytes, bool on_device, const void* transport);
     // `bytes`: the requested size.
     void give(Context context, ExportableMemory memory, size_t bytes);
     void give(Context context, HostMemory memory);
+    void give(Context context, NetworkSlots slots);
 
   private:
     struct RetiredMemory {
@@ -36,11 +39,16 @@ class MemoryPool {
         Context context;
         HostMemory memory;
     };
+    struct RetiredSlots {
+        Context context;
+        NetworkSlots memory;
+    };
 
   public:
     struct Contents {
         std::list<RetiredMemory> memory;
         std::list<RetiredHostMemory> host;
+        std::list<RetiredSlots> slots;
     };
     // Empties the pool. The caller frees the contents without a lock.
     Contents take_all();

@@ -14,7 +14,7 @@ constexpr uint64_t oob_name = 0x8f1bbcdcbfa53e0bu;
 }  // namespace
 
 DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity& identity, int rank,
-                             const std::vector<cuda::RemoteEnd>& ends)
+                             const std::vector<cuda::RemoteEnd>& ends, std::string gpu)
     : segment_(std::move(group)),
       rank_(rank),
       connector_(*segment_, rank,
@@ -23,7 +23,8 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity
                   .name = oob_name,
                   .heap_used = nullptr,
                   .only_remote = true,
-                  .driver = ConnectionOptions::Driver::proxy}),
+                  .driver = ConnectionOptions::Driver::proxy,
+                  .gpu = std::move(gpu)}),
       health_(*segment_) {
     std::vector<std::pair<ConnectionSet*, size_t>> places;
     for (const cuda::RemoteEnd& each : ends) {
@@ -32,17 +33,40 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity
         places.push_back({&set, set.wanted.size()});
         ConnectionSet::Wanted& wanted = set.wanted.emplace_back();
         wanted.channel = each.channel;
+        wanted.slot_bytes = each.end.slot_bytes;
         (each.incoming ? wanted.source : wanted.target) = each.end.peer;
     }
     for (auto& [depth, set] : sets_) set.ends.resize(set.wanted.size());
-    for (const auto& [set, place] : places) ends_.push_back(&set->ends[place]);
+    for (const auto& [set, place] : places) {
+        ends_.push_back(&set->ends[place]);
+        wanted_.push_back(&set->wanted[place]);
+    }
 }
 
 DeviceNetwork::~DeviceNetwork() {
     if (proxy_ && connections_) (void)proxy_->detach(*connections_, 1, 0);
 }
 
-Status DeviceNetwork::listen() {
+Result<const Transport*> DeviceNetwork::transport() {
+    const Transport* common = nullptr;
+    for (int peer = 0; peer < segment_->ranks(); ++peer) {
+        if (segment_->local(peer)) continue;
+        auto transport = connector_.transport_to(peer);
+        if (!transport) return transport;
+        if (common != nullptr && common != *transport) return nullptr;
+        common = *transport;
+    }
+    return common;
+}
+
+Status DeviceNetwork::listen(const std::vector<cuda::RemoteEnd>& ends, const RegisteredMemory* sent,
+                             const RegisteredMemory* received) {
+    for (size_t i = 0; i < ends.size(); ++i) {
+        const RegisteredMemory* const memory = ends[i].incoming ? received : sent;
+        if (memory == nullptr) continue;
+        wanted_[i]->slots = ends[i].end.slots;
+        wanted_[i]->slot_memory = memory;
+    }
     for (auto& [depth, set] : sets_) WEFT_TRY(connector_.listen(set));
     return ok();
 }
@@ -65,7 +89,8 @@ Status DeviceNetwork::begin(const std::vector<cuda::RemoteEnd>& ends, const uint
     if (!proxy) return proxy.take_status();
     proxy_ = std::move(*proxy);
     connections_ = std::make_shared<cuda::ProxyConnections>(segment_, rank_, ended);
-    for (size_t i = 0; i < ends.size(); ++i) connections_->add(ends[i], ends_[i]->target, ends_[i]->source);
+    for (size_t i = 0; i < ends.size(); ++i)
+        connections_->add(ends[i], ends_[i]->target, ends_[i]->source, wanted_[i]->slots != nullptr);
     proxy_->attach(connections_);
     return ok();
 }

@@ -13,12 +13,17 @@ namespace weft::internal {
 class DeviceNetwork {
   public:
     // ends: the remote ends of the rank's domain, without addresses yet. Both ends of a connection have the same name.
+    // gpu: the device's bus id.
     DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity& identity, int rank,
-                  const std::vector<cuda::RemoteEnd>& ends);
+                  const std::vector<cuda::RemoteEnd>& ends, std::string gpu);
     ~DeviceNetwork();
 
-    // Posts addresses for the peers. Called before the ranks join their devices.
-    Status listen();
+    // The transport to all ranks of other hosts; null: they are reached over several.
+    Result<const Transport*> transport();
+    // Posts addresses for the peers. Called before the ranks join their devices. The ends have slots, which this object
+    // uses until it ends. The slots that are registered are the transport's.
+    Status listen(const std::vector<cuda::RemoteEnd>& ends, const RegisteredMemory* sent,
+                  const RegisteredMemory* received);
     // One step of connecting; true when all ends are connected. missing(): the ranks that do not listen yet.
     Result<bool> connect();
     const std::vector<int>& missing() const { return missing_; }
@@ -50,8 +55,9 @@ class DeviceNetwork {
     std::shared_ptr<Segment> segment_;
     int rank_;
     Connector connector_;
-    std::map<uint32_t, ConnectionSet> sets_;  // by depth
-    std::vector<const BlockEnds*> ends_;      // in the order of the constructor's ends
+    std::map<uint32_t, ConnectionSet> sets_;      // by depth
+    std::vector<const BlockEnds*> ends_;          // in the order of the constructor's ends
+    std::vector<ConnectionSet::Wanted*> wanted_;  // likewise
     std::vector<int> missing_;
     std::shared_ptr<cuda::ProxyConnections> connections_;
     std::shared_ptr<cuda::Proxy> proxy_;

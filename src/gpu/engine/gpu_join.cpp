@@ -7,8 +7,11 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/gpu/engine/network_memory.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/liveness.hpp"
+#include "src/selector/network_kinds.hpp"
 
 namespace weft::internal {
 
@@ -113,13 +116,15 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     if (plans.blocks_max < 1)
         return gpu_.disable("the ranks that share a device are too many for it: their kernels must run at once");
     plans.rules = AlgoRules(plans.algo, layout, gpu_.catalog->rows());
+    const NetworkKind* const network = plans.hosts > 1 ? network_kind_of(shared.network.speed) : nullptr;
     StepAlgorithms steps =
         step_algorithms({.rows = gpu_.catalog->rows(),
                          .own = [&](Collective collective) { return needs_steps(plans, collective); },
                          .rules = plans.rules,
                          .channels = int(agreed.channels),
                          .blocks_max = plans.blocks_max,
-                         .link_mbps = shared.link_mbps,
+                         .link_mbps = network ? shared.network.speed.mbps : shared.link_mbps,
+                         .network = network,
                          .one_machine = shared.machines == 1,
                          .links_gbs = plans.hosts == 1 ? gpu_.machines->device_gbs() : 0,
                          .deterministic = agreed.deterministic != 0},
@@ -132,9 +137,27 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
         gpu_.buffer_registry = std::make_unique<BufferRegistry>(gpu_.group, rank, gpu_.device.kernels);
     gpu_.domain = std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections));
     if (plans.hosts == 1) return;
-    gpu_.network = std::make_unique<DeviceNetwork>(gpu_.group, *identity, rank, gpu_.domain->memory().remote_ends());
     // The obstacle is reported to all ranks like any other.
-    if (const Status listening = gpu_.network->listen(); !listening) gpu_.domain->object(listening);
+    if (const Status listening = listen(*identity); !listening) gpu_.domain->object(listening);
+}
+
+// Chooses where the slots for other hosts lie, and posts addresses for the ranks there.
+Status GpuJoin::listen(const net::Identity& identity) {
+    const cuda::Context& context = gpu_.kernels().context();
+    cuda::DomainMemory& memory = gpu_.domain->memory();
+    gpu_.network = std::make_unique<DeviceNetwork>(gpu_.group, identity, gpu_.rank, memory.remote_ends(),
+                                                   cuda::bus_id_of(context.driver(), context.device()));
+    auto transport = gpu_.network->transport();
+    if (!transport) return transport.take_status();
+    auto slots = make_network_memory(context, {.rank = gpu_.rank,
+                                               .transport = *transport,
+                                               .sent_bytes = memory.network_bytes(false),
+                                               .received_bytes = memory.network_bytes(true)});
+    if (!slots) return slots.take_status();
+    WEFT_LOG_RANK(gpu_.rank, info, init, "{}", slots->text);
+    memory.set_network_slots(std::move(slots->sent), std::move(slots->received));
+    return gpu_.network->listen(memory.remote_ends(), memory.network_slots(false).registered.get(),
+                                memory.network_slots(true).registered.get());
 }
 
 Result<bool> GpuJoin::advance() {

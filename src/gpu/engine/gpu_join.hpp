@@ -26,6 +26,7 @@ class GpuJoin {
     void report_sharing(const std::vector<int>& elsewhere) const;
     // Plans with the facts of all ranks, and makes the domain.
     void plan(const std::vector<DeviceFacts>& facts, const net::Identity* identity);
+    Status listen(const net::Identity& identity);
     Status check_others(const std::vector<int>& missing);
 
     JoinedGpu& gpu_;

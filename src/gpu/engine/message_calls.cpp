@@ -14,7 +14,7 @@ using cuda::ranks_max;
 DeviceMessages& MessageCalls::arranged() {
     if (!messages_) [[unlikely]] {
         gpu_.domain->memory().bind(arguments_);
-        messages_ = std::make_unique<DeviceMessages>(gpu_.rank, gpu_.layout.ranks, arguments_.remote);
+        messages_ = std::make_unique<DeviceMessages>(gpu_.rank, gpu_.layout.ranks, arguments_.remote.ranks);
     }
     return *messages_;
 }

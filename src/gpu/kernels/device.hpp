@@ -114,6 +114,7 @@ WEFT_DEVICE uint32_t count_up(uint32_t* word) {
 // Of counts and maxima among the blocks of one rank, which a later kernel reads.
 WEFT_DEVICE void add_one(uint32_t* word) { atomicAdd(word, 1u); }
 WEFT_DEVICE void raise_to(uint32_t* word, uint32_t value) { atomicMax(word, value); }
+WEFT_DEVICE int count_bits(uint64_t word) { return __popcll(word); }
 WEFT_DEVICE uint64_t clock_ns() {
     uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
@@ -150,6 +151,7 @@ inline void raise_to(uint32_t* word, uint32_t value) {
     while (seen < value && !std::atomic_ref(*word).compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
     }
 }
+inline int count_bits(uint64_t word) { return __builtin_popcountll(word); }
 inline uint64_t clock_ns() {
     return uint64_t(
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

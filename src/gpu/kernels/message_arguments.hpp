@@ -29,7 +29,7 @@ struct MessageChannelState {
 };
 
 // The same for the one channel with a peer on another host, except `sent` and `received`. It lies in the rank's own
-// pinned memory, and the proxy acts for the peer.
+// pinned memory, and the proxy acts for the peer. The slots are elsewhere (remote_message_slots()).
 struct RemoteMessageArea {
     // The sender (the kernel or the proxy) writes the first line; the receiver writes the second.
     struct RemoteDirection {
@@ -40,10 +40,12 @@ struct RemoteMessageArea {
         uint32_t wanted;  // as in ConnectionEnd
     };
     RemoteDirection outgoing, incoming;
-    // Need not be zero when the communicator begins.
-    alignas(256) std::byte sent_slots[message_slots][message_slot_bytes];
-    std::byte received_slots[message_slots][message_slot_bytes];
 };
+// Of one direction: the slots of the remote rank with this index among the remote ranks.
+inline constexpr size_t remote_message_bytes = message_slots * message_slot_bytes;
+constexpr std::byte* remote_message_slots(std::byte* slots, size_t index) {
+    return slots + index * remote_message_bytes;
+}
 inline constexpr int message_channel_remote = 1 << 12;  // channel number of these connections; no schedule uses it
 
 // Long messages are cut into pieces, one per channel of the two ranks. The number of channels keeps a rank's memory at
@@ -144,11 +146,14 @@ struct MessageArguments {
     MessageReport* message_report;
     BlockWait* block_waits;  // by block
     RankFlags* own;
-    MessageItem* table;                   // this rank's device memory
-    bool in_table;                        // the items are in the table; else in `items`
-    uint32_t* ended;                      // as in KernelArguments
-    uint64_t remote;                      // peers on other hosts, by bit
-    std::byte* areas[message_ranks_max];  // of a remote peer: its RemoteMessageArea
+    MessageItem* table;  // this rank's device memory
+    bool in_table;       // the items are in the table; else in `items`
+    uint32_t* ended;     // as in KernelArguments
+    struct RemotePeers {
+        uint64_t ranks;                          // by bit
+        std::byte *sent_slots, *received_slots;  // remote_message_slots()
+    } remote;                                    // peers on other hosts
+    std::byte* areas[message_ranks_max];         // of a remote peer: its RemoteMessageArea
     MessageQueue queues[message_p2p_max];
     union {
         MessageItem items[message_items_within];

@@ -162,7 +162,7 @@ class MessageKernel {
         if (item.other) return copies(nullptr, nullptr, 0);
         RemoteMessageArea* const far = remote(p2p);
         return copies(item.data + piece.offset + p2p.done,
-                      far ? far->sent_slots[slot_of(p2p)] : slot(peer_area(p2p), a_.rank, p2p),
+                      far ? remote_slot(a_.remote.sent_slots, p2p) : slot(peer_area(p2p), a_.rank, p2p),
                       least(piece.bytes - p2p.done, message_slot_bytes));
     }
     WEFT_DEVICE LaneState incoming_state(P2pChannel& p2p, const Piece& piece) {
@@ -185,7 +185,8 @@ class MessageKernel {
         std::byte* const to = item.data + piece.offset + p2p.done;
         const uint64_t left = piece.bytes - p2p.done;
         if (p2p.pulled) return copies(p2p.pulled + p2p.done, to, least(left, pull_bytes));
-        const std::byte* const from = far ? far->received_slots[slot_of(p2p)] : slot(a_.areas[a_.rank], peer(p2p), p2p);
+        const std::byte* const from =
+            far ? remote_slot(a_.remote.received_slots, p2p) : slot(a_.areas[a_.rank], peer(p2p), p2p);
         return copies(from, to, least(left, message_slot_bytes));
     }
     WEFT_DEVICE LaneState want(P2pChannel& p2p, RemoteMessageArea& far) const {
@@ -300,8 +301,12 @@ class MessageKernel {
     // Null: the peer is on this host.
     WEFT_DEVICE RemoteMessageArea* remote(const P2pChannel& p2p) const {
         const int other = peer(p2p);
-        return (a_.remote >> unsigned(other) & 1) != 0 ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other])
-                                                       : nullptr;
+        return (a_.remote.ranks >> unsigned(other) & 1) != 0 ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other])
+                                                             : nullptr;
+    }
+    WEFT_DEVICE std::byte* remote_slot(std::byte* slots, const P2pChannel& p2p) const {
+        const size_t index = size_t(count_bits(a_.remote.ranks & ((uint64_t(1) << unsigned(peer(p2p))) - 1)));
+        return remote_message_slots(slots, index) + slot_of(p2p) * message_slot_bytes;
     }
     // Slots moved by earlier kernels.
     WEFT_DEVICE uint32_t& moved_before(const P2pChannel& p2p) const {

@@ -1,5 +1,7 @@
 #include "src/gpu/proxy/proxy_connections.hpp"
 
+#include <algorithm>
+
 #include "src/base/clock.hpp"
 #include "src/gpu/kernels/device.hpp"
 #include "src/segment/liveness.hpp"
@@ -8,28 +10,45 @@ namespace weft::internal::cuda {
 
 // Whether the kernel has filled the next slot.
 bool ProxyConnections::ProxyChannel::handed_over() const {
-    return sender && epoch_of(load_acquire(&end.filled[next % end.depth])) == next + 1;
+    return sender && epoch_of(load_acquire(&end.filled[next % end.depth])) == uint32_t(next + 1);
 }
 
 // Whether a message should pass that has not.
 bool ProxyConnections::ProxyChannel::needed() const {
     if (sender) return flowing || handed_over();
-    return int32_t(load_relaxed(end.wanted) - next) > 0;  // pairs with StepMachine::await_message()
+    return int32_t(load_relaxed(end.wanted) - uint32_t(next)) > 0;  // pairs with StepMachine::await_message()
+}
+
+// False: not yet.
+Result<bool> ProxyConnections::ProxyChannel::send(const SlotInfo& info) const {
+    if (!given_slots) return sender->send(slot(), info);
+    auto own = sender->acquire();
+    if (!own) return own.take_status();
+    if (!*own) return false;
+    WEFT_TRY(sender->publish(info));
+    return true;
+}
+
+Result<bool> ProxyConnections::ProxyChannel::receive(SlotInfo& info) const {
+    if (!given_slots) return receiver->receive_into(slot(), end.slot_bytes, info);
+    auto own = receiver->look_ahead(next - freed, info);
+    if (!own) return own.take_status();
+    return bool(*own);
 }
 
 Result<bool> ProxyConnections::take(ProxyChannel& channel) {
     const ConnectionEnd& end = channel.end;
     bool moved = false;
     for (uint32_t slots = 0; slots < end.depth; ++slots) {
-        const uint32_t index = channel.next % end.depth;
+        const uint64_t index = channel.next % end.depth;
         const uint64_t word = load_acquire(&end.filled[index]);  // pairs with StepMachine::execute()
-        if (epoch_of(word) != channel.next + 1) break;
-        auto sent = channel.sender->send(channel.slot(), {.bytes = end.lengths[index],
-                                                          .operation = channel.wholes ? channel.wholes[index] : 0,
-                                                          .fingerprint = uint32_t(word)});
+        if (epoch_of(word) != uint32_t(channel.next + 1)) break;
+        auto sent = channel.send({.bytes = end.lengths[index],
+                                  .operation = channel.wholes ? channel.wholes[index] : 0,
+                                  .fingerprint = uint32_t(word)});
         if (!sent) return sent;
         if (!*sent) break;
-        store_release(end.consumed, ++channel.next);  // pairs with await_credit() and outgoing_state()
+        ++channel.next;
         channel.flowing = moved = true;
     }
     if (channel.flowing) {
@@ -37,21 +56,32 @@ Result<bool> ProxyConnections::take(ProxyChannel& channel) {
         if (!through) return through;
         channel.flowing = !*through;
     }
+    // A NIC may read a given slot until its message is sent.
+    const uint64_t free = channel.given_slots ? std::min(channel.sender->sent(), channel.next) : channel.next;
+    if (channel.freed != free) {
+        channel.freed = free;
+        store_release(end.consumed, uint32_t(free));  // pairs with await_credit() and outgoing_state()
+    }
     return moved;
 }
 
 Result<bool> ProxyConnections::give(ProxyChannel& channel) {
     const ConnectionEnd& end = channel.end;
     bool moved = false;
-    while (channel.next - load_acquire(end.consumed) < end.depth) {  // pairs with StepMachine::execute()
+    if (channel.given_slots)
+        // pairs with StepMachine::execute()
+        for (const uint32_t consumed = load_acquire(end.consumed); uint32_t(channel.freed) != consumed; ++channel.freed)
+            WEFT_TRY(channel.receiver->release());
+    while (uint32_t(channel.next) - load_acquire(end.consumed) < end.depth) {  // pairs with StepMachine::execute()
         SlotInfo info;
-        auto there = channel.receiver->receive_into(channel.slot(), end.slot_bytes, info);
+        auto there = channel.receive(info);
         if (!there) return there;
         if (!*there) break;
         if (channel.wholes) channel.wholes[channel.next % end.depth] = info.operation;
         uint64_t* const filled = &end.filled[channel.next % end.depth];
-        store_release(filled,
-                      barrier_word(++channel.next, info.fingerprint));  // pairs with await_message(), incoming_state()
+        ++channel.next;
+        store_release(filled, barrier_word(uint32_t(channel.next),
+                                           info.fingerprint));  // pairs with await_message(), incoming_state()
         moved = true;
     }
     return moved;
@@ -107,7 +137,7 @@ void ProxyConnections::add_wakeups(Wakeups& wakeups) const {
     for (const ProxyChannel& channel : channels_) {
         if (channel.broken) continue;
         if (channel.sender && channel.flowing) channel.sender->add_wakeups(wakeups);
-        if (channel.receiver && channel.next - load_acquire(channel.end.consumed) < channel.end.depth)
+        if (channel.receiver && uint32_t(channel.next) - load_acquire(channel.end.consumed) < channel.end.depth)
             channel.receiver->add_wakeups(wakeups);
     }
 }

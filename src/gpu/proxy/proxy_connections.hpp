@@ -1,5 +1,6 @@
 // proxy_connections.hpp: the data path between the kernels of one rank and other hosts. Each end of a remote connection
-// is in pinned host memory and has the Sender or Receiver of a transport. The proxy (proxy.hpp) moves the data.
+// has words in pinned host memory, and the Sender or Receiver of a transport. The proxy (proxy.hpp) copies data between
+// slots and transport. If the transport uses the slots itself, the proxy only says which of them are full or free.
 // docs/design/gpu-domain.md (Between hosts) says which accesses pair. Never calls the driver.
 #pragma once
 #include <atomic>
@@ -23,9 +24,10 @@ class ProxyConnections {
     // ended: by block of the rank's kernels (kernel_arguments.hpp).
     ProxyConnections(std::shared_ptr<Segment> group, int rank, const uint32_t* ended)
         : segment_(std::move(group)), rank_(rank), ended_(ended) {}
-    // One of both is null. The caller owns them and the memory, and both must outlive this object.
-    void add(const RemoteEnd& remote, Sender* sender, Receiver* receiver) {
-        channels_.push_back({remote.end, remote.wholes, sender, receiver});
+    // One of both is null. The caller owns them and the memory, and both must outlive this object. given_slots: the
+    // transport uses the slots of the end (ConnectionOptions::slots).
+    void add(const RemoteEnd& remote, Sender* sender, Receiver* receiver, bool given_slots = false) {
+        channels_.push_back({remote.end, remote.wholes, sender, receiver, given_slots});
     }
 
     // Call it before a launch: kernels must be served until this many blocks have ended the launch.
@@ -68,7 +70,9 @@ class ProxyConnections {
         uint64_t* wholes;
         Sender* sender;        // exactly one of the two
         Receiver* receiver;    // one of them
-        uint32_t next = 0;     // the number of messages that have passed
+        bool given_slots;      // of the transport
+        uint64_t next = 0;     // the number of messages that have passed
+        uint64_t freed = 0;    // given slots: those of them whose slots may be filled again
         bool flowing = false;  // the sender still holds some of them
         bool broken = false;
         Status failure = {};
@@ -76,9 +80,11 @@ class ProxyConnections {
         std::byte* slot() const { return end.slots + size_t(next % end.depth) * end.slot_bytes; }
         bool handed_over() const;
         bool needed() const;
+        Result<bool> send(const SlotInfo& info) const;
+        Result<bool> receive(SlotInfo& info) const;
     };
-    Result<bool> take(ProxyChannel& channel);
-    Result<bool> give(ProxyChannel& channel);
+    static Result<bool> take(ProxyChannel& channel);
+    static Result<bool> give(ProxyChannel& channel);
     bool working() const;
 
     std::shared_ptr<Segment> segment_;

@@ -131,14 +131,19 @@ TEST_CASE("ends remote have places of their own in the rank's host memory, other
                                     ? reinterpret_cast<std::byte*>(size_t(other + 1) << 40)
                                     : nullptr);
             // As kernels address it, and as the host does.
-            auto* const for_kernels = reinterpret_cast<std::byte*>(size_t(ranks + 1) << 40);
-            auto* const for_host = reinterpret_cast<std::byte*>(size_t(ranks + 2) << 40);
+            const auto memory_at = [&](int number) {
+                const auto place = [&](size_t part) {
+                    return reinterpret_cast<std::byte*>((size_t(ranks + number) << 40) + (part << 36));
+                };
+                return RemoteEndMemory{place(0), place(1), place(2)};
+            };
+            const RemoteEndMemory for_kernels = memory_at(1), for_host = memory_at(2);
             const std::vector<std::byte> programs = connections.programs(rank, areas, for_kernels);
             UniqueNumbers claims;
             // As the host has them, by what kernels find.
-            std::map<ptrdiff_t, RemoteEnd> ends;
+            std::map<std::pair<bool, ptrdiff_t>, RemoteEnd> ends;
             const std::vector<RemoteEnd> listed = connections.remote_ends(rank, for_host),
-                                         unbound = connections.remote_ends(rank, nullptr);
+                                         unbound = connections.remote_ends(rank, {});
             REQUIRE(listed.size() == unbound.size());
             for (size_t i = 0; i < listed.size(); ++i) {
                 const RemoteEnd& each = listed[i];
@@ -147,8 +152,13 @@ TEST_CASE("ends remote have places of their own in the rank's host memory, other
                 CHECK(hosts[size_t(each.end.peer)] != hosts[size_t(rank)]);
                 CHECK((each.end.lengths != nullptr) == !each.incoming);
                 CHECK((each.end.wanted != nullptr) == each.incoming);
-                CHECK(each.end.slots + each.end.depth * each.end.slot_bytes <= for_host + connections.remote_bytes());
-                CHECK(each.end.slots >= for_host + connections.remote_words_bytes());
+                CHECK((unbound[i].end.slots == nullptr && unbound[i].end.filled == nullptr));
+                std::byte* const slots = each.incoming ? for_host.received : for_host.sent;
+                const size_t bytes = each.incoming ? connections.received_bytes() : connections.sent_bytes();
+                CHECK(each.end.slots + each.end.depth * each.end.slot_bytes <= slots + bytes);
+                CHECK(each.end.slots >= slots);
+                CHECK(reinterpret_cast<std::byte*>(each.end.filled) <
+                      for_host.words + connections.remote_words_bytes());
                 claims.take(each.end.slots, each.end.depth * each.end.slot_bytes);
                 claims.take(reinterpret_cast<const std::byte*>(each.end.filled), each.end.depth * sizeof(uint64_t));
                 claims.take(reinterpret_cast<const std::byte*>(each.end.consumed), sizeof(uint32_t));
@@ -157,9 +167,9 @@ TEST_CASE("ends remote have places of their own in the rank's host memory, other
                 else
                     claims.take(reinterpret_cast<const std::byte*>(each.end.lengths),
                                 each.end.depth * sizeof(uint64_t));
-                ends[each.end.slots - for_host] = each;
+                ends[{each.incoming, each.end.slots - slots}] = each;
             }
-            std::set<ptrdiff_t> used;
+            std::set<std::pair<bool, ptrdiff_t>> used;
             for (size_t index = 0; index < connections.programs(); ++index) {
                 const Schedule& schedule = connections.schedule(index, rank);
                 KernelArguments arguments{};
@@ -171,15 +181,16 @@ TEST_CASE("ends remote have places of their own in the rank's host memory, other
                     for (const bool incoming : {true, false}) {
                         const ConnectionEnd& kernels = incoming ? bound.source : bound.target;
                         if (kernels.peer < 0 || hosts[size_t(kernels.peer)] == hosts[size_t(rank)]) continue;
-                        const ptrdiff_t place = kernels.slots - for_kernels;
+                        const std::pair place(incoming,
+                                              kernels.slots - (incoming ? for_kernels.received : for_kernels.sent));
                         REQUIRE(ends.count(place) == 1);
                         const RemoteEnd& each = ends[place];
                         CHECK((each.incoming == incoming && each.channel == schedule.blocks[b].channel));
                         CHECK((each.end.peer == kernels.peer && each.end.depth == kernels.depth));
-                        CHECK(reinterpret_cast<std::byte*>(kernels.filled) - for_kernels ==
-                              reinterpret_cast<std::byte*>(each.end.filled) - for_host);
-                        CHECK(reinterpret_cast<std::byte*>(kernels.consumed) - for_kernels ==
-                              reinterpret_cast<std::byte*>(each.end.consumed) - for_host);
+                        CHECK(reinterpret_cast<std::byte*>(kernels.filled) - for_kernels.words ==
+                              reinterpret_cast<std::byte*>(each.end.filled) - for_host.words);
+                        CHECK(reinterpret_cast<std::byte*>(kernels.consumed) - for_kernels.words ==
+                              reinterpret_cast<std::byte*>(each.end.consumed) - for_host.words);
                         CHECK(kernels.count != nullptr);
                         used.insert(place);
                     }

@@ -135,6 +135,53 @@ struct Ends {
     std::shared_ptr<Proxy> proxy = *Proxy::of_process();
 };
 
+// A transport that uses the slots of its ends. The test says how far it got. Thread-safe.
+struct GivenWire final : Sender, Receiver {
+    std::mutex mutex;
+    std::vector<SlotInfo> published;
+    uint64_t sent_count = 0, arrived = 0, released = 0;
+    std::byte *out = nullptr, *in = nullptr;
+
+    Result<Slot> acquire() override {
+        std::lock_guard lock(mutex);
+        if (published.size() - sent_count == depth) return Slot{};
+        return Slot{out + published.size() % depth * slot_bytes, slot_bytes};
+    }
+    Status publish(const SlotInfo& info) override {
+        std::lock_guard lock(mutex);
+        published.push_back(info);
+        return ok();
+    }
+    Result<bool> progress() override {
+        std::lock_guard lock(mutex);
+        return published.size() == sent_count;
+    }
+    uint64_t sent() override {
+        std::lock_guard lock(mutex);
+        return sent_count;
+    }
+    void add_wakeups(Wakeups& wakeups) override { wakeups.by_time = true; }
+
+    Result<Slot> receive(SlotInfo& info) override { return look_ahead(0, info); }
+    Result<Slot> look_ahead(uint64_t ahead, SlotInfo& info) override {
+        std::lock_guard lock(mutex);
+        const uint64_t number = released + ahead;
+        if (number >= arrived) return Slot{};
+        info = {.bytes = slot_bytes, .operation = 5000 + number, .fingerprint = uint32_t(1000 + number)};
+        return Slot{in + number % depth * slot_bytes, slot_bytes};
+    }
+    Status release() override {
+        std::lock_guard lock(mutex);
+        ++released;
+        return ok();
+    }
+    template <class Body>
+    auto locked(Body&& body) {
+        std::lock_guard lock(mutex);
+        return body();
+    }
+};
+
 // The proxy waits until the wire has room for the message that was handed over.
 void check_sends_once_there_is_room(Ends& ends) {
     std::thread making_room([&] {
@@ -171,6 +218,52 @@ TEST_CASE("messages go from slot to slot in order, with length and fingerprint, 
     ends.take(203);
     CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
     CHECK(ends.traffic->moved() > 0);
+}
+
+TEST_CASE("given slots are free again when their messages are sent, and return when they are consumed", "[proxy]") {
+    Ends ends;
+    GivenWire wire;
+    wire.out = ends.out.slots;
+    wire.in = ends.in.slots;
+    auto traffic = std::make_shared<ProxyConnections>(ends.group, 0, ends.ended);
+    const ConnectionEnd out{ends.out.slots, ends.out.filled, &ends.out.consumed, nullptr, slot_bytes, depth, 1,
+                            ends.lengths,   nullptr},
+        in{ends.in.slots, ends.in.filled, &ends.in.consumed, nullptr, slot_bytes, depth, 1, nullptr, &ends.wanted};
+    traffic->add({0, false, out, ends.wholes_sent}, &wire, nullptr, true);
+    traffic->add({0, true, in, ends.wholes_received}, nullptr, &wire, true);
+    // The proxy's thread has no part in it, so every step is the test's.
+    uint32_t handed = 0;
+    for (uint32_t round = 0; round < 20; ++round) {
+        while (handed - load_acquire(&ends.out.consumed) < depth) ends.hand_over(++handed);
+        CHECK(traffic->progress());
+        CHECK(wire.published.size() == handed);
+        CHECK(wire.published.back().fingerprint == 1000 + handed);
+        CHECK(load_acquire(&ends.out.consumed) == wire.sent_count);
+        CHECK_FALSE(traffic->drained());
+        wire.sent_count += round % 2 + 1;
+        (void)traffic->progress();
+        CHECK(load_acquire(&ends.out.consumed) == wire.sent_count);
+    }
+    wire.sent_count = handed;
+    (void)traffic->progress();
+    CHECK(traffic->drained());
+
+    // Kernels see all that has arrived, in order, before they have consumed the first.
+    wire.arrived = 5;
+    CHECK(traffic->progress());
+    for (const uint32_t number : {1u, 2u}) CHECK(ends.in.filled[number - 1] == barrier_word(number, 999 + number));
+    CHECK(wire.released == 0);
+    store_release(&ends.in.consumed, 1u);
+    CHECK(traffic->progress());
+    CHECK(wire.released == 1);
+    CHECK(ends.in.filled[0] == barrier_word(3, 1002));
+    CHECK(ends.wholes_received[0] == 5002);
+    store_release(&ends.in.consumed, 3u);
+    CHECK(traffic->progress());
+    CHECK(wire.released == 3);
+    CHECK(ends.in.filled[1] == barrier_word(4, 1003));
+    CHECK(ends.in.filled[0] == barrier_word(5, 1004));
+    CHECK_FALSE(traffic->progress());
 }
 
 TEST_CASE("a launch or a captured call wakes the proxy from its sleep", "[proxy]") {

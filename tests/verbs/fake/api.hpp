@@ -10,14 +10,20 @@
 //   `gid NAME INDEX GROUPS TYPE IFINDEX`: "fe80:0000:...", 0 InfiniBand, 1 RoCE v1, 2 RoCE v2. Replaces the row.
 //   `no_gids NAME`: an empty table. `refuse_gid NAME INDEX ERRNO`: no address is made with this GID.
 //   `pkey NAME INDEX VALUE`: a partition key.
-//   `max_qp N; max_inline N; memlock BYTES; dma_buf ERRNO; ece ERRNO; fork STATUS`: limits and answers.
+//   `max_qp N; max_inline N; memlock BYTES; ece ERRNO; fork STATUS`: limits and answers.
+// Memory of GPUs, which are those of tests/fake_cuda.
+//   `dma_buf ERRNO`: registrations of dma-bufs fail so (EBADF: they are taken). `peermem 0|1`: the address of device memory
+//   can be registered. `unflushed 0|1`: with 1 kernels see a device's writes only after that device has read something.
 // Order and time.
 //   `seed N`: of all random choices.
 //   `reorder 0|1`: with 1 data lands in pieces, in any order that IBTA allows; with 0 at once.
 //   `hold US`: data may wait so long before it lands (50).
 //   `late US`: a receive completion may wait so long after its data (0).
+// Observation.
+//   `watch ADDRESS BYTES`: "watched" counts the bytes that later requests read or write there, on the side that posts.
 // Faults, each once, counted from now on.
 //   `fail FUNCTION K ERRNO`: the K-th call of it fails: ibv_reg_mr, post_send, poll_cq.
+//   `no_failures`: forgets the failures that are left.
 //   `complete STATUS K`: the K-th request that succeeds completes with the status, and fails its queue pair.
 //   `lose K COUNT`: COUNT requests from the K-th on are lost on the way.
 //   `port NAME down|up`: also raises the event.
@@ -34,7 +40,8 @@ extern "C" {
 int fake_ibverbs_do(const char* statements);
 // Objects that exist now: contexts, domains, regions, channels, queues and queue pairs.
 int fake_ibverbs_objects();
-// Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered".
+// Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered". And "watched";
+// "held": writes to the memory of GPUs that waited for a flush, and "flushes".
 // The name of a device: the requests that this process has sent on it.
 unsigned long fake_ibverbs_count(const char* what);
 }

@@ -114,6 +114,9 @@ void Engine::remove(Region& region) {
     std::lock_guard held(mutex_);
     for (const auto& row : pairs_) land(*row.second, now_us(), true);
     regions_.erase(region.lkey);
+    const auto* const begin = static_cast<const std::byte*>(region.address);
+    std::erase_if(held_,
+                  [&](const HeldWrite& write) { return write.target >= begin && write.target < begin + region.bytes; });
 }
 
 int Engine::check(const Pair& pair, const abi::PairAttributes& attributes, int mask) const {

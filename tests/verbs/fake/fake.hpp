@@ -69,9 +69,11 @@ struct World {
     bool default_devices = true;
     std::atomic<int> max_qp{1 << 16}, max_inline{512}, dma_buf{EBADF_value}, ece{0}, fork_status{verbs::fork_unneeded};
     std::atomic<uint64_t> memlock{UINT64_MAX}, pinned{0};
+    std::atomic<int> peermem{0}, unflushed{0};
     std::atomic<int> reorder{1}, hold_us{50}, late_us{0}, down_status{0};
     std::atomic<int> objects{0};
-    std::atomic<uint64_t> lost{0}, resent{0}, duplicate{0}, rnr{0}, reordered{0};
+    std::atomic<uint64_t> lost{0}, resent{0}, duplicate{0}, rnr{0}, reordered{0}, watched{0}, held{0}, flushes{0};
+    std::atomic<uint64_t> watch_begin{0}, watch_end{0};
 
     struct Failure {
         std::string function;
@@ -110,6 +112,9 @@ struct Region : abi::Region {
     int access = 0;
     uint64_t address_of_peer = 0;  // what requests call the first byte
     uint64_t counted = 0;          // of the limit of pinned memory
+    bool of_gpu = false;
+    void* mapped = nullptr;  // of a dma-buf
+    size_t mapped_bytes = 0;
 };
 
 struct Channel : abi::Channel {
@@ -176,6 +181,14 @@ struct Piece {
     const std::byte* source;
     size_t bytes;
     uint64_t unit;
+    bool to_gpu;
+};
+
+// Bytes that a device has written to a GPU's memory, and kernels do not see yet.
+struct HeldWrite {
+    const Device* by;
+    std::byte* target;
+    std::vector<std::byte> bytes;
 };
 
 // A message that was acknowledged.
@@ -303,7 +316,9 @@ class Engine {
     void answer(Pair& pair, Kind kind, uint64_t sequence, int status = 0);
     void refuse(Pair& pair, const Message& message, int status, int event);
     bool take_receive(Pair& pair, const Message& message, Unit& unit);
-    void add_pieces(Pair& pair, Unit& unit, std::byte* target, size_t from, size_t bytes);
+    void add_pieces(Pair& pair, Unit& unit, std::byte* target, size_t from, size_t bytes, bool to_gpu);
+    bool of_gpu(uint32_t key) const;
+    void show_writes(const Device& by);
     bool land(Pair& pair, int64_t now, bool all);
     void hold(Pair& pair, int64_t now);
     void land_piece(Pair& pair, size_t index);
@@ -319,6 +334,7 @@ class Engine {
     std::map<uint32_t, Pair*> pairs_;
     std::map<uint32_t, Region*> regions_;  // by lkey
     std::deque<Message> arrived_;
+    std::deque<HeldWrite> held_;
     std::atomic<bool> work_{false}, asleep_{false}, ends_{false};
     uint32_t next_pair_ = 0, next_key_ = 1;
     int64_t sleep_us_ = 0;

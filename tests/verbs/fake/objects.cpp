@@ -1,12 +1,15 @@
 // objects.cpp: the exported functions for devices, domains, memory, channels, completion queues and events.
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 
 #include "tests/verbs/fake/fake.hpp"
 
@@ -88,6 +91,19 @@ int arm(abi::Queue* of, int) {
     return 0;
 }
 
+// Whether the address is in the device memory of tests/fake_cuda, which is a file.
+bool is_of_gpu(const void* address) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        if (line.find("/memfd:fake_cuda ") == std::string::npos) continue;
+        uintptr_t begin = 0, end = 0;
+        char dash = 0;
+        std::istringstream(line) >> std::hex >> begin >> dash >> end;
+        if (uintptr_t(address) >= begin && uintptr_t(address) < end) return true;
+    }
+    return false;
+}
+
 Region* make_region(abi::Domain* domain, void* address, size_t bytes, uint64_t place, int access) {
     World& world = World::get();
     const uint64_t pages = (bytes + 4'095) / 4'096 * 4'096;
@@ -104,6 +120,7 @@ Region* make_region(abi::Domain* domain, void* address, size_t bytes, uint64_t p
     region->access = access;
     region->address_of_peer = place;
     region->counted = pages;
+    region->of_gpu = is_of_gpu(address);
     Engine::get().add(*region);
     ++world.objects;
     return region;
@@ -263,10 +280,12 @@ int ibv_destroy_ah(abi::AddressHandle* handle) {
 abi::Region* ibv_reg_mr(abi::Domain* domain, void* address, size_t bytes, int access) {
     if (const int error = refusal("ibv_reg_mr", domain->context)) return failed<abi::Region>(error);
     if (access & verbs::access::relaxed_ordering) misuse("ibv_reg_mr takes no optional flags");
+    if (is_of_gpu(address) && !World::get().peermem) return failed<abi::Region>(EFAULT);
     return make_region(domain, address, bytes, uintptr_t(address), access);
 }
 abi::Region* ibv_reg_mr_iova2(abi::Domain* domain, void* address, size_t bytes, uint64_t place, unsigned access) {
     if (const int error = refusal("ibv_reg_mr_iova2", domain->context)) return failed<abi::Region>(error);
+    if (is_of_gpu(address) && !World::get().peermem) return failed<abi::Region>(EFAULT);
     return make_region(domain, address, bytes, place, int(access));
 }
 // The dma-buf of a fake GPU is a file that the caller can map, too.
@@ -275,13 +294,27 @@ abi::Region* ibv_reg_dmabuf_mr(abi::Domain* domain, uint64_t offset, size_t byte
     if (const int error = World::get().dma_buf; error != EBADF) return failed<abi::Region>(error);
     if (fd < 0) return failed<abi::Region>(EBADF);
     if ((place & 4'095) != (offset & 4'095)) return failed<abi::Region>(EINVAL);
-    return make_region(domain, reinterpret_cast<void*>(place), bytes, place, access);
+    const uint64_t first = offset / 4'096 * 4'096;
+    const size_t mapped_bytes = size_t((offset + bytes + 4'095) / 4'096 * 4'096 - first);
+    void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off_t(first));
+    if (mapped == MAP_FAILED) return failed<abi::Region>(EINVAL);
+    Region* region = make_region(domain, static_cast<std::byte*>(mapped) + (offset - first), bytes, place, access);
+    if (region == nullptr) {
+        const int error = errno;
+        munmap(mapped, mapped_bytes);
+        return failed<abi::Region>(error);
+    }
+    region->mapped = mapped;
+    region->mapped_bytes = mapped_bytes;
+    region->of_gpu = true;
+    return region;
 }
 int ibv_dereg_mr(abi::Region* of) {
     if (const int error = World::get().failing("ibv_dereg_mr")) return error;
     Region& region = fake(of);
     Engine::get().remove(region);
     World::get().pinned -= region.counted;
+    if (region.mapped != nullptr) munmap(region.mapped, region.mapped_bytes);
     delete &region;
     --World::get().objects;
     return 0;

@@ -47,6 +47,9 @@ SendEntry copied(const Pair& pair, const abi::SendRequest& request) {
         }
     } else {
         entry.pieces.assign(request.sg_list, request.sg_list + request.num_sge);
+        World& world = World::get();
+        for (const abi::Sge& piece : entry.pieces)
+            if (piece.addr >= world.watch_begin && piece.addr < world.watch_end) world.watched += piece.length;
     }
     return entry;
 }

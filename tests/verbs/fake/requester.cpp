@@ -68,6 +68,7 @@ bool Engine::prepare(Pair& pair, SendEntry& entry) {
             const std::byte* from =
                 memory(pair, piece.lkey, piece.addr, piece.length, reads ? verbs::access::local_write : 0);
             if (from == nullptr) return false;
+            if (!reads && of_gpu(piece.lkey)) show_writes(*fake(pair.context).of);
             if (!reads) data->insert(data->end(), from, from + piece.length);
         }
     }

@@ -108,7 +108,8 @@ void Engine::handle_request(Pair& pair, const Message& message) {
         unit.request = message;
     } else {
         answer(pair, Kind::acknowledge, header.sequence);
-        if (!is_send(header.opcode)) add_pieces(pair, unit, target, 0, header.length);
+        if (!is_send(header.opcode))
+            add_pieces(pair, unit, target, 0, header.length, of_gpu(header.rkey & ~remote_key));
     }
     const int64_t now = now_us();
     World& world = World::get();
@@ -153,7 +154,7 @@ bool Engine::take_receive(Pair& pair, const Message& message, Unit& unit) {
             status = wc::local_protection;
             break;
         }
-        add_pieces(pair, unit, target, from, bytes);
+        add_pieces(pair, unit, target, from, bytes, of_gpu(piece.lkey));
         from += bytes;
     }
     if (status == wc::success && from < header.length) status = wc::local_length;
@@ -167,12 +168,28 @@ bool Engine::take_receive(Pair& pair, const Message& message, Unit& unit) {
     return false;
 }
 
-void Engine::add_pieces(Pair& pair, Unit& unit, std::byte* target, size_t from, size_t bytes) {
+bool Engine::of_gpu(uint32_t key) const {
+    const auto found = regions_.find(key);
+    return found != regions_.end() && found->second->of_gpu;
+}
+
+// As a read by the device does.
+void Engine::show_writes(const Device& by) {
+    if (held_.empty()) return;
+    ++World::get().flushes;
+    std::erase_if(held_, [&](const HeldWrite& write) {
+        if (write.by != &by) return false;
+        memcpy(write.target, write.bytes.data(), write.bytes.size());
+        return true;
+    });
+}
+
+void Engine::add_pieces(Pair& pair, Unit& unit, std::byte* target, size_t from, size_t bytes, bool to_gpu) {
     // Up to eight pieces, as packets of a network that reorders them.
     const size_t part = World::get().reorder ? std::max<size_t>(64, (bytes / 8 + 63) / 64 * 64) : bytes;
     for (size_t place = 0; place < bytes; place += part) {
         const size_t size = std::min(part, bytes - place);
-        pair.pieces.push_back({target + place, unit.data->data() + from + place, size, unit.number});
+        pair.pieces.push_back({target + place, unit.data->data() + from + place, size, unit.number, to_gpu});
         ++unit.pieces;
     }
 }
@@ -220,7 +237,12 @@ void Engine::land_piece(Pair& pair, size_t index) {
         if (overlap(pair.pieces[i], pair.pieces[index])) index = i;
     if (index > 0) ++World::get().reordered;
     const Piece piece = pair.pieces[index];
-    memcpy(piece.target, piece.source, piece.bytes);
+    if (piece.to_gpu && World::get().unflushed) {
+        ++World::get().held;
+        held_.push_back({fake(pair.context).of, piece.target, {piece.source, piece.source + piece.bytes}});
+    } else {
+        memcpy(piece.target, piece.source, piece.bytes);
+    }
     pair.pieces.erase(pair.pieces.begin() + ptrdiff_t(index));
     --pair.units[piece.unit - pair.units.front().number].pieces;
 }
@@ -228,6 +250,7 @@ void Engine::land_piece(Pair& pair, size_t index) {
 void Engine::finish(Pair& pair, Unit& unit) {
     if (unit.completes) push(fake(pair.receive_queue), {unit.completion, &pair, 0, true});
     if (!unit.reads) return;
+    show_writes(*fake(pair.context).of);
     Message response;
     response.header = unit.request.header;
     std::swap(response.header.source, response.header.target);

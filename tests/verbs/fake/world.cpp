@@ -145,9 +145,9 @@ bool World::statement(const std::string& text) {
     std::string what;
     words >> what;
     const std::map<std::string, std::atomic<int>*> numbers_of{
-        {"max_qp", &max_qp}, {"max_inline", &max_inline}, {"dma_buf", &dma_buf},
-        {"ece", &ece},       {"fork", &fork_status},      {"reorder", &reorder},
-        {"hold", &hold_us},  {"late", &late_us},          {"down_status", &down_status}};
+        {"max_qp", &max_qp},           {"max_inline", &max_inline}, {"dma_buf", &dma_buf},    {"ece", &ece},
+        {"fork", &fork_status},        {"reorder", &reorder},       {"hold", &hold_us},       {"late", &late_us},
+        {"down_status", &down_status}, {"peermem", &peermem},       {"unflushed", &unflushed}};
     if (const auto found = numbers_of.find(what); found != numbers_of.end()) {
         int value = 0;
         words >> value;
@@ -262,6 +262,17 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             completions.emplace_back(other, one);
         else
             losses.emplace_back(one, other);
+    } else if (what == "no_failures") {
+        std::lock_guard held(mutex);
+        failures.clear();
+        failures_left = 0;
+        return true;
+    } else if (what == "watch") {
+        uint64_t begin = 0, bytes = 0;
+        words >> begin >> bytes;
+        watch_begin = begin;
+        watch_end = begin + bytes;
+        watched = 0;
     } else if (what == "after") {
         words >> one;
         std::string rest;
@@ -309,11 +320,10 @@ int fake_ibverbs_objects() { return World::get().objects; }
 
 unsigned long fake_ibverbs_count(const char* what) {
     World& world = World::get();
-    const std::map<std::string, std::atomic<uint64_t>*> all{{"lost", &world.lost},
-                                                            {"resent", &world.resent},
-                                                            {"duplicate", &world.duplicate},
-                                                            {"rnr", &world.rnr},
-                                                            {"reordered", &world.reordered}};
+    const std::map<std::string, std::atomic<uint64_t>*> all{
+        {"lost", &world.lost}, {"resent", &world.resent},       {"duplicate", &world.duplicate},
+        {"rnr", &world.rnr},   {"reordered", &world.reordered}, {"watched", &world.watched},
+        {"held", &world.held}, {"flushes", &world.flushes}};
     const auto found = all.find(what);
     if (found != all.end()) return found->second->load();
     std::lock_guard held(world.mutex);

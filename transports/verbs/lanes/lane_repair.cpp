@@ -197,6 +197,7 @@ void LaneRepair::connect(size_t place, const LaneOffer& peer, size_t own_gid, si
     Lane& lane = *at.making;
     lane.own.gid = at.own.gids[own_gid];
     lane.peer = peer.port.end;
+    lane.peer_device = peer.port.device;
     lane.peer.gid = peer.port.gids[peer_gid];
     lane.peer.pair = peer.pair.number;
     lane.peer.sequence = peer.pair.sequence;

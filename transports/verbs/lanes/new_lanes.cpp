@@ -47,6 +47,7 @@ Result<PortOffer> port_offer(const Site& site, size_t place) {
         std::find_if(gids->begin(), gids->end(), [index](const PortGid& gid) { return gid.index == index; });
     if (wanted != gids->end()) *gids = {PortGid(*wanted)};
     PortOffer offer;
+    offer.device = uint32_t(port.device);
     offer.end.host = fmt::format("rank {} on {}", site.rank, host_name());
     offer.end.device = port.name;
     offer.end.port = port.number;
@@ -69,7 +70,7 @@ Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::sh
     options.receive_requests = std::min(options.receive_requests, most);
     Lane lane;
     lane.device = port.device;
-    lane.send_requests = options.send_requests;
+    lane.ring.resize(size_t(options.send_requests));
     lane.receive_requests = options.receive_requests;
     if (!queue) {
         auto made = site.queues.reserve(site.devices, port.device, options.send_requests + options.receive_requests);
@@ -123,17 +124,29 @@ Offer NewLanes::offer(const Site& site, uint64_t peer_token) const {
             .pairs = {}};
 }
 
-Status NewLanes::make_rail(Site& site, size_t port, const PathEnd& own, const PathEnd& peer, size_t pairs) {
+Status NewLanes::make_flush(const Site& site, const Port& port, const PathEnd& own) {
+    const Device& device = site.devices.all()[port.device];
+    auto key = site.settings.partition_key.choose(device.context->pkeys(port.number), port.text());
+    if (!key) return key.take_status();
+    auto flush = FlushPair::make(device, port.number, *key);
+    if (!flush) return flush.take_status();
+    flushes_->add(std::move(*flush), port.device, own);
+    return ok();
+}
+
+Status NewLanes::make_rail(Site& site, size_t port, const PathEnd& own, const PathEnd& peer, uint32_t peer_device,
+                           size_t pairs) {
     for (size_t each = 0; each < pairs; ++each) {
         auto lane = make_lane(site, port, ports_[port], nullptr);
         if (!lane) return lane.take_status();
         lane->rail = rails_.size();
         lane->own.gid = own.gid;
         lane->peer = peer;
+        lane->peer_device = peer_device;
         lanes_->push_back(std::move(*lane));
     }
     rails_.push_back(port);
-    return ok();
+    return site.flushes ? make_flush(site, site.ports[port], own) : ok();
 }
 
 // One rail more than both sides use is in reserve.
@@ -145,7 +158,8 @@ Status NewLanes::choose(Site& site, const Offer& peer, Offer& answer) {
         PathEnd own = ports_[rail.own].end, peers = peer.ports[rail.peer].end;
         own.gid = ports_[rail.own].gids[rail.gids.own];
         peers.gid = peer.ports[rail.peer].gids[rail.gids.peer];
-        WEFT_TRY(make_rail(site, rail.own, own, peers, size_t(site.settings.pairs_on(own.link_layer))));
+        WEFT_TRY(make_rail(site, rail.own, own, peers, peer.ports[rail.peer].device,
+                           size_t(site.settings.pairs_on(own.link_layer))));
         answer.rails.push_back(
             {uint32_t(rail.own), uint32_t(rail.peer), uint32_t(rail.gids.own), uint32_t(rail.gids.peer)});
         WEFT_LOG_RANK(site.rank, trace, net, "{}:{} reaches {}:{}: {}", own.device, own.port, peers.device, peers.port,
@@ -169,7 +183,7 @@ Status NewLanes::take_answer(Site& site, const Offer& answer) {
         own.gid = ports_[rail.peer_port].gids[rail.peer_gid];
         peers.gid = answer.ports[rail.port].gids[rail.gid];
         const size_t pairs = std::min(answer.pairs[place].size(), size_t(site.settings.pairs_on(own.link_layer)));
-        WEFT_TRY(make_rail(site, rail.peer_port, own, peers, pairs));
+        WEFT_TRY(make_rail(site, rail.peer_port, own, peers, answer.ports[rail.port].device, pairs));
     }
     return ok();
 }
@@ -190,8 +204,8 @@ Status NewLanes::pair_with(const PairLists& peer, uint32_t link) {
 }
 
 Status NewLanes::connect(const Site& site, int peer, std::shared_ptr<bool> alive, Done done) const {
-    return run_detached("weft-rdma", [alive = std::move(alive), lanes = lanes_, path = path(site), self = site.rank,
-                                      peer, dispatcher = site.dispatcher, done = std::move(done)] {
+    return run_detached("weft-rdma", [alive = std::move(alive), lanes = lanes_, flushes = flushes_, path = path(site),
+                                      self = site.rank, peer, dispatcher = site.dispatcher, done = std::move(done)] {
         uint64_t connected = 0;
         Failure first;
         for (size_t place = 0; place < lanes->size(); ++place) {
@@ -201,8 +215,13 @@ Status NewLanes::connect(const Site& site, int peer, std::shared_ptr<bool> alive
             if (first.id == ErrorId::none) first = status.failure();
             WEFT_LOG_RANK(self, warn, net, "has a lane less to rank {}: {}", peer, status.sentence());
         }
+        // A rail whose lanes cannot be connected now may come later, and then needs its flush.
+        if (const Status flush = flushes->connect(path); !flush) {
+            connected = 0;
+            first = flush.failure();
+        }
         // The queue pairs end on the service thread, too.
-        dispatcher->service().post([alive, lanes, connected, first, done] {
+        dispatcher->service().post([alive, lanes, flushes, connected, first, done] {
             if (!*alive) return;
             done(connected != 0 ? Result<uint64_t>(connected) : Result<uint64_t>(Status(first)));
         });

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "transports/verbs/flush.hpp"
 #include "transports/verbs/lanes/rails.hpp"
 #include "transports/verbs/site.hpp"
 
@@ -32,8 +33,8 @@ class NewLanes {
     // Keeps the queue pairs that both sides have, and lets them receive for the link `link`.
     Status pair_with(const PairLists& peer, uint32_t link);
 
-    // On a thread of its own. `done` runs on the service thread unless *alive is false, and gets a bit for each lane that
-    // is connected. verbs.path, verbs.call: none is.
+    // On a thread of its own. `done` runs on the service thread unless *alive is false. It gets a bit for each lane that is
+    // connected. verbs.path, verbs.call: none is, or a flush is not.
     using Done = std::function<void(Result<uint64_t>)>;
     Status connect(const Site& site, int peer, std::shared_ptr<bool> alive, Done done) const;
     // The lanes that one side has connected. True: both sides have told theirs.
@@ -46,6 +47,7 @@ class NewLanes {
     PairLists pairs() const;  // of this side
     const std::vector<Lane>& lanes() const { return *lanes_; }
     using Lanes = std::shared_ptr<std::vector<Lane>>;
+    std::shared_ptr<Flushes> flushes() const { return flushes_; }
     Lanes take() { return std::exchange(lanes_, nullptr); }
     // The places of this side's ports, by rail.
     const std::vector<size_t>& rails() const { return rails_; }
@@ -53,12 +55,15 @@ class NewLanes {
     size_t rails_used() const { return rails_used_; }
 
   private:
-    Status make_rail(Site& site, size_t port, const PathEnd& own, const PathEnd& peer, size_t pairs);
+    Status make_rail(Site& site, size_t port, const PathEnd& own, const PathEnd& peer, uint32_t peer_device,
+                     size_t pairs);
+    Status make_flush(const Site& site, const Port& port, const PathEnd& own);
 
     std::vector<PortOffer> ports_;
     std::vector<size_t> rails_;
     size_t rails_used_ = 1;
-    uint64_t own_ready_ = 0, peer_ready_ = 0;  // a bit for each lane
+    uint64_t own_ready_ = 0, peer_ready_ = 0;                         // a bit for each lane
+    std::shared_ptr<Flushes> flushes_ = std::make_shared<Flushes>();  // of a pair for each rail, if a GPU needs them
     Lanes lanes_ = std::make_shared<std::vector<Lane>>();
 };
 

@@ -39,6 +39,16 @@ void Recovery::refresh() {
     });
 }
 
+// Null: messages only, which go again. This side cannot tell which puts have reached the peer's memory, and none may
+// reach it twice. A device that has failed cannot flush what it wrote.
+const char* Recovery::bound_to_lanes() const {
+    if (link_.flushes) return "a GPU receives over it whose memory needs flushes by all its devices";
+    for (const auto& outgoing : link_.outgoing)
+        if (outgoing && (outgoing->transfers.unconfirmed() || !outgoing->transfers.quiet()))
+            return "puts or gets are under way, which are never repeated";
+    return nullptr;
+}
+
 Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     Lane& lane = link_.lanes[place];
     if (!lane.works()) return ok();
@@ -47,13 +57,16 @@ Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     (void)lane.pair->fail_requests();  // a device that was removed refuses
     losses_[place].cause = why.copy();
     refresh();
+    if (rails_ == 1 && usable_.empty()) return why;
+    if (const char* bound = bound_to_lanes())
+        return fail(why, "{}; the link between rank {} and rank {} cannot go on without it, because {}", why.sentence(),
+                    link_.self, link_.peer, bound);
     if (!usable_.empty()) {
         const Lane& next = link_.lanes[usable_[0]];
         WEFT_LOG_RANK(link_.self, warn, net, "sends to rank {} by {}:{} without {}:{} (QP {:#x}): {}", link_.peer,
                       next.own.device, next.own.port, lane.own.device, lane.own.port, lane.own.pair, why.sentence());
         return ok();
     }
-    if (rails_ == 1) return why;
     if (none_since_us_ == 0) {
         none_since_us_ = now_us;
         none_cause_ = why.copy();
@@ -198,7 +211,6 @@ bool Recovery::complete(Outgoing& outgoing, uint64_t number, int part) {
 void Recovery::install(size_t place, Lane made) {
     Lane& lane = link_.lanes[place];
     lane = std::move(made);
-    lane.ring.resize(size_t(lane.send_requests));
     lane.state = LaneState::receiving;
     losses_[place] = {};
     refresh();
@@ -228,7 +240,8 @@ void Recovery::abandon() {
         for (uint64_t number = std::min(outgoing->completed, outgoing->released); number < outgoing->posted; ++number) {
             uint16_t busy = 0;
             for (const Lane::Posted& each : posted)
-                if (each.of == outgoing.get() && each.message == number && number >= outgoing->completed)
+                if (each.of == outgoing.get() && each.kind == Lane::Posted::message && each.number == number &&
+                    number >= outgoing->completed)
                     busy |= uint16_t(1u << each.part);
             outgoing->message(number).pending &= busy;
         }

@@ -26,6 +26,7 @@ struct LinkState {
     std::vector<Lane> lanes;
     std::vector<std::shared_ptr<Outgoing>> outgoing;  // by connection
     std::vector<std::shared_ptr<Incoming>> incoming;
+    bool flushes = false;  // a receiver's slots are, or were, in the memory of a GPU that needs flushes
 };
 
 // Owned by the link. Thread-bound to the thread that drives the endpoint.
@@ -50,7 +51,7 @@ class Recovery {
     // A time may end something.
     bool waits_by_time() const { return recovering_ || none_since_us_ != 0; }
 
-    // The lane failed. Not ok: the link has no other one, so it fails.
+    // The lane failed. Not ok: the link has no other one, or something of it cannot be repeated, so it fails.
     Status lose(size_t lane, Status why, int64_t now_us);
     // The lanes on this completion queue, which has failed: they are made again with another one.
     std::vector<size_t> lose_queue(const CompletionQueue& queue);
@@ -72,6 +73,7 @@ class Recovery {
 
   private:
     void refresh();
+    const char* bound_to_lanes() const;
     void finish(Lane& lane, size_t place);
     LaneReport report_of(const Lane& lane, size_t place) const;
     Status apply(const LaneReport& report, size_t place);

@@ -1,0 +1,39 @@
+#include "src/control/ended_leaders.hpp"
+
+#include "src/control/rank_table.hpp"
+#include "src/segment/first_cause.hpp"
+#include "src/segment/liveness.hpp"
+
+namespace weft::internal {
+
+EndedLeaders::EndedLeaders(const Segment& segment) : segment_(&segment) {
+    if (segment.one_host()) return;
+    for (int rank = 0; rank < segment.ranks(); ++rank) {
+        const RankInfo& info = segment.rank_info(rank);
+        if (info.pid.load(std::memory_order_acquire) != segment.host_info(info.host).leader) continue;
+        if (segment.local(rank) ? !Liveness(segment).alive(rank)
+                                : segment.row(rank).remote.leader_ended.load(std::memory_order_acquire) != 0)
+            ranks_.emplace(info.host, rank);
+    }
+}
+
+int EndedLeaders::on_the_way_to(int rank) const {
+    const int target = segment_->rank_info(rank).host;
+    for (int host = segment_->header().own_host;; host = HostTree::next(host, target)) {
+        if (const auto place = ranks_.find(host); place != ranks_.end()) return place->second;
+        if (host == target) return -1;
+    }
+}
+
+Status EndedLeaders::failure(int leader, int rank, int other, bool connecting) const {
+    const bool left = segment_->row(leader).state.load(std::memory_order_acquire) == RankState::left;
+    return fail(error::host_lost,
+                "{}; {} between rank {} and {} would pass through that process: make a communicator of the remaining "
+                "ranks (weftCommShrink)",
+                left ? fmt::format("{} left the communicator, and its process ended", segment_->name_of(leader))
+                     : death_of(*segment_, leader),
+                connecting ? "connection info" : "reports", rank, segment_->name_of(other))
+        .about({.rank = leader, .peer = rank});
+}
+
+}  // namespace weft::internal

@@ -1,0 +1,32 @@
+// networks.hpp: the networks that a rank reaches by other transports than TCP, as it tells them when the ranks meet. Values.
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace weft::internal {
+
+// unknown: costs are those of TCP.
+enum class LinkClass : uint16_t { unknown, infiniband, roce };
+
+struct NetworkSpeed {
+    LinkClass link = LinkClass::unknown;
+    int32_t mbps = 0;  // line rate of the slowest port; 0: unknown
+    bool operator==(const NetworkSpeed&) const = default;
+};
+
+struct NetworkFacts {
+    uint16_t mark = 0;  // of a transport and its network, equal on all ranks that reach it; 0: none
+    NetworkSpeed speed;
+    bool operator==(const NetworkFacts&) const = default;
+};
+
+// In order of preference.
+using Networks = std::array<NetworkFacts, 4>;
+
+inline const NetworkFacts* find_network(const Networks& networks, uint16_t mark) {
+    for (const NetworkFacts& each : networks)
+        if (mark != 0 && each.mark == mark) return &each;
+    return nullptr;
+}
+
+}  // namespace weft::internal
