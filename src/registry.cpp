@@ -112,4 +112,9 @@ const Transport* agreed_transport(const Networks& lower, const Networks& higher)
     return nullptr;
 }
 
+const Transport* agreed_transport(const Segment& group, int one, int other) {
+    return agreed_transport(group.rank_info(std::min(one, other)).networks,
+                            group.rank_info(std::max(one, other)).networks);
+}
+
 }  // namespace weft::internal::registry

@@ -22,6 +22,8 @@ Status rdma_trouble();
 Networks own_networks();
 // The transport that two ranks use, by the networks of the lower and of the higher one; null: they have none in common.
 const Transport* agreed_transport(const Networks& lower, const Networks& higher);
+// The same for two ranks that have met.
+const Transport* agreed_transport(const Segment& group, int one, int other);
 // Null: 0, or this process has no such transport.
 const Transport* transport_of(uint16_t mark);
 

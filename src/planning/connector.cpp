@@ -155,8 +155,7 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
     std::string reasons;
     const NameList allowed(weft::internal::options().transports);
     const Networks &own = segment_->rank_info(rank_).networks, &peers = segment_->rank_info(options.peer).networks;
-    const Transport* const agreed =
-        rank_ < options.peer ? registry::agreed_transport(own, peers) : registry::agreed_transport(peers, own);
+    const Transport* const agreed = registry::agreed_transport(*segment_, rank_, options.peer);
     for (const Transport* transport : registry::transports()) {
         std::string why = !allowed.admits(transport->name)                   ? "excluded by WEFT_TRANSPORTS"
                           : transport->network() != 0 && transport != agreed ? "the ranks have not agreed on it"

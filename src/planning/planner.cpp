@@ -31,12 +31,9 @@ std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
 
 // The transport that reaches peers on other hosts, if it uses the user's memory by itself; else null.
 const Transport* registering_transport(const Segment& group, int rank) {
-    const Networks& own = group.rank_info(rank).networks;
     for (int peer = 0; peer < group.ranks(); ++peer) {
         if (group.local(peer)) continue;
-        const Networks& peers = group.rank_info(peer).networks;
-        const Transport* const agreed =
-            rank < peer ? registry::agreed_transport(own, peers) : registry::agreed_transport(peers, own);
+        const Transport* const agreed = registry::agreed_transport(group, rank, peer);
         if (agreed && (agreed->can(Capability::registers) || agreed->can(Capability::one_sided))) return agreed;
     }
     return nullptr;
