@@ -72,7 +72,8 @@ void Hooks::set_end(EndHook hook) {
 
 void Hooks::failed() const {
     if (silent_.load(std::memory_order_acquire)) return;
-    for (const auto& [id, hook] : table()->aborts) shielded("an abort hook", hook);
+    const auto hooks = table();  // a hook may be unregistered while one runs
+    for (const auto& [id, hook] : hooks->aborts) shielded("an abort hook", hook);
 }
 
 void Hooks::failed(const std::exception_ptr& failure) const {

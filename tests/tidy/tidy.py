@@ -274,6 +274,16 @@ def check_printing(tree):
                 yield f"{file}:{number}: {found.group()} does not check its output: use src/base/printing.hpp"
 
 
+def check_ranges(tree):
+    """A loop over a member of the object of a smart pointer that a call returned: the pointer dies before the first turn."""
+    for file, text in tree.text.items():
+        if Path(file).suffix not in UNITS | {".hpp", ".cuh"}:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(r"\bfor \([^;]*[^:]:(?!:)\s*(?:\w+::)*\w+\([^;]*\)->\w+\)", line.split("//")[0]):
+                yield f"{file}:{number}: a loop over a member behind a temporary pointer: name the pointer before the loop"
+
+
 LOCAL_FUNCTION = re.compile(r"(?:template[^>]*> )?(?:static |inline |constexpr |\[\[\w+\]\] )*[\w:<>,&*\s]+?[\s&*](\w+)\(")
 
 
@@ -429,7 +439,7 @@ def objections(root):
     arrows = Arrows((tree.root / "src/README.md").read_text())
     found = []
     for check in (lambda: check_arrows(tree, arrows), *(lambda c=c: c(tree) for c in
-                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_seeds, check_descriptors, check_printing, check_local_names,
+                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_seeds, check_descriptors, check_printing, check_ranges, check_local_names,
                    check_heads,
                    check_known))):
         found += check()

@@ -167,6 +167,13 @@ class TidyTest(unittest.TestCase):
             self.assert_one({"src/schedule/build.cpp": unit + line + "\n"}, "src/schedule/build.cpp:2", "printing.hpp")
         self.assertEqual(self.objections({"src/schedule/build.cpp": unit + 'print_error("x");\nconst char* x = "fmt::print(1)";  // fmt::print(y)\n'}), [])
 
+    def test_no_loop_runs_over_what_died_with_its_pointer(self):
+        unit = '#include "src/schedule/build.hpp"\n'
+        for line in ("for (const auto& each : table()->hooks) each();", "for (auto& [id, hook] : weft::table(1)->hooks) {"):
+            self.assert_one({"src/schedule/build.cpp": unit + line + "\n"}, "src/schedule/build.cpp:2", "temporary pointer")
+        fine = "for (auto& each : table->hooks) {\nfor (auto& each : table().hooks) {\nfor (auto& each : table()->hooks()) {\nfor (int i = 0; i < table()->count; ++i) {\n"
+        self.assertEqual(self.objections({"src/schedule/build.cpp": unit + fine}), [])
+
     def test_getenv_belongs_to_base(self):
         self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                          'auto x = std::getenv("A");  // y\n'}, "algorithms/ring.cpp:3", "getenv")

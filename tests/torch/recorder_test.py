@@ -146,6 +146,24 @@ def abort_hooks(rank, size):
     assert called.wait(ranks.LIMIT)
 
 
+def removed_hooks(rank, size):
+    """The last hooks still run when the group ends meanwhile, which removes torch's own."""
+    began, ended = threading.Event(), threading.Event()
+
+    def hook():
+        began.set()
+        assert ended.wait(ranks.LIMIT)
+        time.sleep(0.1)
+
+    dist.group.WORLD.register_abort_hook(7, hook)
+    dist.barrier()
+    if rank == 0:
+        dist.all_reduce(torch.ones(3), async_op=True)
+    assert began.wait(ranks.LIMIT)
+    dist.group.WORLD.unregister_abort_hook(7)
+    ended.set()
+
+
 def no_abort_hooks(rank, size):
     called = threading.Event()
     dist.group.WORLD.register_abort_hook(7, called.set)
@@ -276,6 +294,7 @@ class Recorder(unittest.TestCase):
 
     def test_hooks(self):
         self.run_with(abort_hooks, timeout=1)
+        self.run_with(removed_hooks, timeout=1)
         self.run_with(no_abort_hooks)
         self.run_with(end_hook)
         self.run_with(profile)
