@@ -8,7 +8,7 @@ seconds_of() { # seconds_of SCENARIO
     case $1 in
         jobs_failover) echo 240 ;;
         jobs_kills) echo $((60 + 15 * ${RDMA_KILLS:-30})) ;;
-        jobs_random) echo 240 ;;
+        jobs | jobs_random) echo 240 ;;
         rdma_check) echo 240 ;;
         *) echo 120 ;;
     esac

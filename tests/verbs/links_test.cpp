@@ -106,6 +106,49 @@ TEST_CASE("messages larger than a stripe go over all queue pairs of a link", "[l
     }
 }
 
+TEST_CASE("both ends of a queue pair use the extensions that both have, or none", "[links]") {
+    const auto options = GENERATE(as<std::string>(), "3 3", "3 1", "1 3", "1 2", "3 -1", "-1 3", "-1 -1");
+    const bool wanted = GENERATE(true, false);
+    INFO(options << ", wanted: " << wanted);
+    verbs::Settings settings = quick_settings();
+    settings.ece = wanted;
+    const WithSettings held(settings);
+    fake_verbs().run("ece_options " + options);
+    const TwoRanks ranks;
+    Line line = ranks.line(0, 2, 500), back = ranks.line(1, 2, 500);
+    for (Line* each : {&line, &back}) {
+        INFO(each->failure.sentence());
+        REQUIRE(each->failure.ok());
+        while (each->received < 5) {
+            if (each->sent < 5) (void)each->send();
+            (void)each->arrives();
+        }
+    }
+    fake_verbs().run("ece_options 3 3");
+}
+
+TEST_CASE("for adaptive routing, data goes ahead of immediate data", "[links]") {
+    verbs::Settings settings = quick_settings("");
+    settings.rails = 2;
+    settings.pairs_per_rail = 2;
+    settings.striped_bytes = GENERATE(size_t(4'096), size_t(1) << 30);
+    settings.adaptive_routing = {.wanted = true, .least_bytes = 1'000};
+    const WithSettings held(settings);
+    const TwoRanks ranks;
+    Line line = ranks.line(0, 3, 40'000);
+    REQUIRE(line.failure.ok());
+    const unsigned long before = fake_verbs().count("fake0") + fake_verbs().count("fake1");
+    const uint64_t messages = 40;
+    while (line.received < messages) {
+        if (line.sent < messages) (void)line.send();
+        (void)line.arrives();
+    }
+    uint64_t large = 0;
+    for (uint64_t number = 0; number < messages; ++number) large += Line::length_of(number, 40'000) > 1'000;
+    // Each message has a write with immediate data, and each large one a write of data ahead of it.
+    CHECK(fake_verbs().count("fake0") + fake_verbs().count("fake1") - before >= messages + large);
+}
+
 TEST_CASE("a request that fails is an error with both ends on both ranks", "[links]") {
     const int status = GENERATE(12, 10, 4, 20);
     const TwoRanks ranks;

@@ -65,7 +65,7 @@ SideAddress read_address(const std::string& text, std::vector<PortGid>& gids) {
 }
 
 // Soft-RoCE never ends after 7 retries.
-const PathOptions path_options{.timeout = 14, .retries = 6};
+const PathOptions path_options{.timeout = 16, .retries = 6};
 
 constexpr uint64_t received_id = 0, sent_id = 1, probe_id = 2;
 

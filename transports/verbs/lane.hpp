@@ -25,6 +25,9 @@ struct Lane {
     PathEnd own, peer;
     int receive_requests = 0;
 
+    PairNumber numbers() const;
+    void set_peer(const PairNumber& numbers);
+
     // A request that was posted: of a part of a message, a transfer or a confirmation of transfers; null: of none.
     struct Posted {
         enum Kind : uint8_t { message, transfer, confirmation };

@@ -29,6 +29,7 @@ Link::Link(uint32_t index, int self, int peer, size_t rails, const Settings& set
       striped_bytes_(settings.striped_bytes),
       part_bytes_(settings.part_bytes),
       path_(settings.path),
+      routing_(settings.adaptive_routing),
       recovery_(state_, rails, settings),
       flushes_(std::move(flushes)) {}
 
@@ -82,7 +83,7 @@ bool Link::post_message(Outgoing& outgoing) {
 void Link::post_part(Outgoing& outgoing, uint64_t number, int index, size_t place) {
     Lane& lane = state_.lanes[place];
     if (lane.state != LaneState::living || ended()) return;
-    if (const int error = send_part(state_.index, place, lane, outgoing, number, index))
+    if (const int error = send_part(state_.index, place, lane, outgoing, number, index, routing_))
         lose_lane(place, refused_to_send(lane, error));
 }
 

@@ -92,6 +92,7 @@ class Link {
     const size_t striped_bytes_;
     const uint64_t part_bytes_;
     const PathOptions path_;
+    const AdaptiveRouting routing_;
     Recovery recovery_;
     std::shared_ptr<Flushes> flushes_;
     bool starved_ = false;  // something waits for a place in a send queue

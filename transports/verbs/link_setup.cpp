@@ -89,10 +89,7 @@ Status LinkSetup::answer(const Offer& offer) {
 
 Status LinkSetup::accept_answer(const Offer& answer) {
     WEFT_TRY(new_lanes_.take_answer(site_, answer));
-    ByteWriter content;
-    write_pairs(content, new_lanes_.pairs());
     WEFT_TRY(new_lanes_.pair_with(answer.pairs, index_));
-    connection_->send(frame_pairs, content);
     return begin_connecting();
 }
 
@@ -105,6 +102,11 @@ Status LinkSetup::begin_connecting() {
 void LinkSetup::connected(const Result<uint64_t>& lanes) {
     if (state_ != State::connecting) return;
     if (!lanes) return fail(lanes.status().copy());
+    if (!new_lanes_.chose()) {
+        ByteWriter pairs;
+        write_pairs(pairs, new_lanes_.pairs());
+        connection_->send(frame_pairs, pairs);
+    }
     ByteWriter content;
     content.put(*lanes);
     connection_->send(frame_ready, content);
@@ -287,10 +289,9 @@ void LinkSetup::take_end(const Status& why) {
 }
 
 void LinkSetup::send_failure(uint32_t kind, const Status& why) {
-    if (!connection_) return;
     ByteWriter content;
     content.put_failure(why.failure());
-    connection_->send(kind, content);
+    send(kind, content);
 }
 
 void LinkSetup::fail(Status why) {

@@ -32,9 +32,10 @@ bool place_parts(const PostingLanes& lanes, Outgoing& of) {
     return true;
 }
 
-int send_part(uint32_t link, size_t place, Lane& lane, Outgoing& of, uint64_t number, int part) {
+int send_part(uint32_t link, size_t place, Lane& lane, Outgoing& of, uint64_t number, int part,
+              const AdaptiveRouting& routing) {
     PartRequest request;
-    request.fill(link, place, lane, of, number, part);
+    request.fill(link, place, lane, of, number, part, routing.ahead_bytes(lane.own.link_layer));
     abi::SendRequest* failed = nullptr;
     if (const int error = lane.pair->post(request.first(), &failed)) return error;
     if (request.apart) lane.add({}, false);

@@ -8,7 +8,8 @@ namespace weft::internal::verbs {
 // Chooses a lane for each part of the next message. False: a send queue is full.
 bool place_parts(const PostingLanes& lanes, Outgoing& of);
 // One part, as a request or two. An errno value, or 0.
-int send_part(uint32_t link, size_t place, Lane& lane, Outgoing& of, uint64_t number, int part);
+int send_part(uint32_t link, size_t place, Lane& lane, Outgoing& of, uint64_t number, int part,
+              const AdaptiveRouting& routing);
 // An errno value, or 0.
 int send_credits(uint32_t link, size_t place, Lane& lane, Incoming& of);
 // The sentence for such a value. verbs.call.

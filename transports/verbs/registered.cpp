@@ -11,6 +11,7 @@ namespace weft::internal::verbs {
 Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, const MemoryRange& range, int access) {
     std::unique_ptr<Registered> made(new Registered(range));
     made->regions_.resize(devices.all().size());
+    if (settings().relaxed_ordering) access |= access::relaxed_ordering;  // only completions tell of data
     std::vector<Port> used;
     if (range.kind == RangeKind::device) {
         auto ports = devices.ports(settings());

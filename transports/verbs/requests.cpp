@@ -35,7 +35,7 @@ void write_to(abi::SendRequest& request, abi::Sge* pieces, int count, const Lane
 }  // namespace
 
 void PartRequest::fill(uint32_t link, size_t place, const Lane& lane, const Outgoing& outgoing, uint64_t number,
-                       int part) {
+                       int part, size_t ahead_bytes) {
     const Outgoing::Message& message = outgoing.message(number);
     const Range range = range_of(message, part);
     const uint64_t slot = number % outgoing.shape.depth;
@@ -45,10 +45,10 @@ void PartRequest::fill(uint32_t link, size_t place, const Lane& lane, const Outg
                            message.memory ? message.memory->lkey(lane.device) : slot_key};
     const bool with_header = part == 0, of_device = range.bytes > 0 && message.memory != nullptr &&
                                                     message.memory->range().kind == RangeKind::device;
-    apart = with_header && range.bytes > 0 && !outgoing.slots.together();
+    apart = range.bytes > ahead_bytes || (with_header && range.bytes > 0 && !outgoing.slots.together());
     if (apart) {
         pieces[2] = content;
-        write_to(data, &pieces[2], 1, lane, outgoing.slots.data, slot, 0, of_device);
+        write_to(data, &pieces[2], 1, lane, outgoing.slots.data, slot, range.begin, of_device);
         data.wr_id = RequestId::of(false, link, place, lane.posted);
         data.next = &last;
     }

@@ -5,7 +5,8 @@
 namespace weft::internal::verbs {
 
 // A part of a message: a write from its slot, or from the caller's memory, into the receiver's slot. If the receiver's
-// data is apart from its headers, a write of the data goes ahead of the header's, on the same lane.
+// data is apart from its headers, or the part is larger than `ahead_bytes`, the data has a write of its own. It goes ahead
+// of the write with immediate data, on the same lane.
 struct PartRequest {
     static constexpr uint64_t most = 2;  // places in a send queue
     abi::SendRequest data{}, last{};     // `data`: only if apart
@@ -14,7 +15,8 @@ struct PartRequest {
 
     PartRequest() = default;
     PartRequest(const PartRequest&) = delete;
-    void fill(uint32_t link, size_t place, const Lane& lane, const Outgoing& outgoing, uint64_t number, int part);
+    void fill(uint32_t link, size_t place, const Lane& lane, const Outgoing& outgoing, uint64_t number, int part,
+              size_t ahead_bytes);
     abi::SendRequest* first() { return apart ? &data : &last; }
 };
 

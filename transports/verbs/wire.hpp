@@ -68,7 +68,7 @@ enum FrameKind : uint32_t {
     frame_hello = 1,     // an Offer
     frame_answer,        // an Offer with the chosen rails, and the answering side's queue pairs
     frame_use_mine,      // both sides connected: the other socket counts
-    frame_pairs,         // PairLists: the queue pairs of the side that connected
+    frame_pairs,         // PairLists: the queue pairs of the side that connected, which accept messages
     frame_ready,         // a bit for each lane: this side accepts messages there
     frame_want,          // Want: the sender of a connection asks for the receiver's slots
     frame_slots,         // Slots
@@ -83,7 +83,8 @@ enum FrameKind : uint32_t {
 };
 
 struct PairNumber {
-    uint32_t number, sequence;  // of a queue pair, of its first packet
+    uint32_t number, sequence;                 // of a queue pair, of its first packet
+    uint32_t ece_vendor = 0, ece_options = 0;  // of Enhanced Connection Establishment; vendor 0: none
 };
 using PairLists = std::vector<std::vector<PairNumber>>;  // by rail
 void write_pairs(ByteWriter& to, const PairLists& pairs);
@@ -100,7 +101,7 @@ struct PortOffer {
     static std::optional<PortOffer> read(ByteReader& from);
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 3;
+    static constexpr uint32_t expected_version = 4;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
     int rails_used = 1;            // as many as this side would send on

@@ -1,6 +1,7 @@
 // path.hpp: the path between two ports, the numbers with which a queue pair connects, and the text of a request that
 // failed on it. Pure functions.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "src/base/result.hpp"
@@ -20,6 +21,7 @@ struct PathEnd {
     PortGid gid;
     uint32_t pair = 0;      // the number of its queue pair
     uint32_t sequence = 0;  // its first packet's number, 24 bits
+    std::optional<abi::Ece> ece = {};
 };
 
 struct PathOptions {

@@ -30,6 +30,8 @@ struct AdaptiveRouting {
     std::optional<bool> wanted;    // none: on InfiniBand
     size_t least_bytes = 8 << 10;  // of messages above
     bool on(int link_layer) const { return wanted.value_or(link_layer == link_infiniband); }
+    // Data of larger messages is written ahead of its immediate data.
+    size_t ahead_bytes(int link_layer) const { return on(link_layer) ? least_bytes : SIZE_MAX; }
 };
 
 struct IbSettings {

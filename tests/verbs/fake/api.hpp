@@ -10,6 +10,8 @@
 //   `gid NAME INDEX GROUPS TYPE IFINDEX`: "fe80:0000:...", 0 InfiniBand, 1 RoCE v1, 2 RoCE v2. Replaces the row.
 //   `no_gids NAME`: an empty table. `refuse_gid NAME INDEX ERRNO`: no address is made with this GID.
 //   `pkey NAME INDEX VALUE`: a partition key.
+//   `ece_options FIRST SECOND`: the ECE options of queue pairs, in turns as they are made (3 3); -1: they have no ECE.
+//   Messages between queue pairs that use different options are lost.
 //   `max_qp N; max_inline N; memlock BYTES; ece ERRNO; fork STATUS`: limits and answers.
 // Memory of GPUs, which are those of tests/fake_cuda.
 //   `dma_buf ERRNO`: registrations of dma-bufs fail so (EBADF: they are taken). `peermem 0|1`: the address of device memory

@@ -193,6 +193,7 @@ int Engine::modify(Pair& pair, const abi::PairAttributes& attributes, int mask) 
             known.times.min_rnr_timer = attributes.times.min_rnr_timer;
             pair.expected = attributes.numbers.rq_psn;
             pair.told = UINT64_MAX;
+            pair.ece_used = pair.ece_own < 0 ? 0 : pair.ece_wanted & uint32_t(pair.ece_own);
             break;
         case state::ready_to_send:
             known.times.timeout = attributes.times.timeout;

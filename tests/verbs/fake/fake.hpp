@@ -67,7 +67,8 @@ struct World {
     std::mutex mutex;
     std::vector<std::unique_ptr<Device>> devices;
     bool default_devices = true;
-    std::atomic<int> max_qp{1 << 16}, max_inline{512}, dma_buf{EBADF_value}, ece{0}, fork_status{verbs::fork_unneeded};
+    std::atomic<int> max_qp{1 << 16}, max_inline{512}, dma_buf{EBADF_value}, ece{0}, ece_first{3}, ece_second{3},
+        fork_status{verbs::fork_unneeded};
     std::atomic<uint64_t> memlock{UINT64_MAX}, pinned{0};
     std::atomic<int> peermem{0}, unflushed{0};
     std::atomic<int> reorder{1}, hold_us{50}, late_us{0}, down_status{0};
@@ -153,6 +154,7 @@ struct Header {
     uint8_t gid[16] = {};  // of the target, if it is global
     uint16_t lid = 0;      // otherwise
     uint16_t global = 0;
+    uint32_t ece = 0;  // the options that the sending queue pair uses
 };
 
 struct Message {
@@ -219,7 +221,9 @@ struct Pair : abi::Pair {
     uint64_t next_sequence = 0, expected = 0;
     int64_t deadline_us = 0, wait_until_us = 0;
     int retries = 0, rnr_retries = 0;
-    uint64_t told = UINT64_MAX;  // the message that the peer was asked for again
+    int ece_own = 0;                        // the options of the device; -1: it has no ECE
+    uint32_t ece_wanted = 0, ece_used = 0;  // set, and in use from RTR on
+    uint64_t told = UINT64_MAX;             // the message that the peer was asked for again
     std::deque<Unit> units;
     std::vector<Piece> pieces;
     uint64_t next_unit = 0;

@@ -111,6 +111,8 @@ namespace verbs = weft::internal::verbs;
 namespace {
 
 std::atomic<int> pairs_made{0};
+std::atomic<unsigned> turn{0};  // of ece_options
+constexpr uint32_t ece_vendor = 0x77657f;
 
 void drop_completions(Queue& queue, const Pair& pair) {
     std::lock_guard held(queue.lock);
@@ -140,6 +142,7 @@ abi::Pair* ibv_create_qp(abi::Domain* domain, abi::PairInit* init) {
     pair->type = init->type;
     pair->limits = init->limits;
     pair->signal_all = init->signal_all;
+    pair->ece_own = turn.fetch_add(1) % 2 == 0 ? world.ece_first : world.ece_second;
     pair->qp_num = Engine::get().add(*pair);
     ++pairs_made;
     ++world.objects;
@@ -181,10 +184,21 @@ int ibv_query_qp(abi::Pair* pair, abi::PairAttributes* attributes, int, abi::Pai
     attributes->limits = init->limits = fake(pair).limits;
     return 0;
 }
-int ibv_query_ece(abi::Pair*, abi::Ece* ece) {
+int ibv_query_ece(abi::Pair* of, abi::Ece* ece) {
+    const Pair& pair = fake(of);
     if (const int error = World::get().ece) return error;
-    *ece = {0x77657f, 1, 0};
+    if (pair.ece_own < 0) return EOPNOTSUPP;
+    const bool agreed = pair.now == verbs::state::ready_to_receive || pair.now == verbs::state::ready_to_send;
+    *ece = {ece_vendor, agreed ? pair.ece_used : uint32_t(pair.ece_own), 0};
     return 0;
 }
-int ibv_set_ece(abi::Pair*, abi::Ece*) { return World::get().ece; }
+int ibv_set_ece(abi::Pair* of, abi::Ece* ece) {
+    Pair& pair = fake(of);
+    if (const int error = World::get().ece) return error;
+    if (pair.ece_own < 0) return EOPNOTSUPP;
+    if (ece->vendor != ece_vendor || ece->mask != 0) return EINVAL;
+    if (pair.now != verbs::state::reset && pair.now != verbs::state::init) return EINVAL;
+    pair.ece_wanted = ece->options;
+    return 0;
+}
 }

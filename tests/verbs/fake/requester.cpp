@@ -76,6 +76,7 @@ bool Engine::prepare(Pair& pair, SendEntry& entry) {
     header.bytes = uint32_t(data->size());
     header.kind = Kind::request;
     header.source = pair.qp_num;
+    header.ece = pair.ece_used;
     header.target = pair.attributes.numbers.dest_qp_num;
     header.sequence = entry.sequence;
     header.opcode = entry.opcode;

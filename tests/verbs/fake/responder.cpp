@@ -37,7 +37,7 @@ void Engine::handle(const Message& message) {
     if (message.header.kind != Kind::request)
         handle_answer(pair, message);
     else if ((pair.now == verbs::state::ready_to_receive || pair.now == verbs::state::ready_to_send) &&
-             reachable(pair, message.header))
+             reachable(pair, message.header) && pair.ece_used == message.header.ece)
         handle_request(pair, message);
 }
 

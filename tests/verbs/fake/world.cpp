@@ -154,6 +154,12 @@ bool World::statement(const std::string& text) {
         *found->second = value;
         return !words.fail();
     }
+    if (what == "ece_options") {
+        int first = 0, second = 0;
+        words >> first >> second;
+        ece_first = first, ece_second = second;
+        return !words.fail();
+    }
     if (what == "memlock") {
         uint64_t bytes = 0;
         words >> bytes;

@@ -96,7 +96,7 @@ void LaneRepair::try_now(size_t place) {
         return retry_later(place);
     }
     at.state = State::offered;
-    LaneOffer offer{.id = next_of(place), .port = at.own, .pair = {at.making->own.pair, at.making->own.sequence}};
+    LaneOffer offer{.id = next_of(place), .port = at.own, .pair = at.making->numbers()};
     ByteWriter content;
     offer.write(content);
     send_(frame_lane_offer, content);
@@ -165,15 +165,9 @@ Status LaneRepair::answer(size_t place, const LaneOffer& offer) {
     Place& at = places_[place];
     const auto gids = rank_gid_pairs(at.own.gids, offer.port.gids, site_.settings.gid_rules(at.own.gids));
     if (gids.empty()) return fail(error::verbs_path, "no GIDs fit");
-    LaneOffer answer{.id = offer.id,
-                     .port = at.own,
-                     .pair = {at.making->own.pair, at.making->own.sequence},
-                     .gid = uint32_t(gids[0].own),
-                     .peer_gid = uint32_t(gids[0].peer)};
+    at.answer = {
+        .id = offer.id, .port = at.own, .pair = {}, .gid = uint32_t(gids[0].own), .peer_gid = uint32_t(gids[0].peer)};
     WEFT_TRY(prepare_lane(*at.making, link_, place));
-    ByteWriter content;
-    answer.write(content);
-    send_(frame_lane_answer, content);
     connect(place, offer, gids[0].own, gids[0].peer);
     return ok();
 }
@@ -199,8 +193,7 @@ void LaneRepair::connect(size_t place, const LaneOffer& peer, size_t own_gid, si
     lane.peer = peer.port.end;
     lane.peer_device = peer.port.device;
     lane.peer.gid = peer.port.gids[peer_gid];
-    lane.peer.pair = peer.pair.number;
-    lane.peer.sequence = peer.pair.sequence;
+    lane.set_peer(peer.pair);
     const Status started = run_detached("weft-rdma", [this, alive = alive_, place, making = at.making, path = path_,
                                                       dispatcher = site_.dispatcher]() mutable {
         const Status status = connect_lane(*making, path);
@@ -218,10 +211,20 @@ void LaneRepair::connected(size_t place, uint32_t generation, const Status& stat
     const LaneId id = next_of(place);
     if (!status) {
         WEFT_LOG_RANK(site_.rank, trace, net, "cannot connect a lane to rank {} yet: {}", peer_, status.sentence());
+        if (site_.rank > peer_) {  // the peer has not begun
+            send_id(frame_lane_refused, id);
+            return lost(place, at.generation, at.queue);
+        }
         at.state = State::ending;
         ByteWriter content;
         LaneReport{.id = id, .cause = status.failure(), .connections = {}}.write(content);
         return send_(frame_lane_report, content);
+    }
+    if (site_.rank > peer_) {
+        at.answer.pair = at.making->numbers();
+        ByteWriter content;
+        at.answer.write(content);
+        send_(frame_lane_answer, content);
     }
     // The driving thread has it before the peer may send.
     at.state = State::used;

@@ -44,7 +44,8 @@ class LaneRepair {
         State state = State::used;
         std::shared_ptr<CompletionQueue> queue;  // to use again
         std::shared_ptr<Lane> making;
-        PortOffer own;  // of `making`
+        PortOffer own;     // of `making`
+        LaneOffer answer;  // of the higher rank, which sends it when it has connected `making`
         bool peer_ready = false;
         int64_t used_since_us = 0, wait_us = 0;
         uint64_t timer = 0;

@@ -87,6 +87,7 @@ Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::sh
     lane.own = offer.end;
     lane.own.pair = lane.pair->number();
     lane.own.sequence = first_sequence();
+    if (settings.ece) lane.own.ece = lane.pair->ece();
     return lane;
 }
 
@@ -100,7 +101,10 @@ Status prepare_lane(Lane& lane, uint32_t link, size_t place) {
 }
 
 Status connect_lane(Lane& lane, const PathOptions& path) {
+    // Devices without common extensions do without.
+    if (lane.own.ece && !(lane.peer.ece && lane.pair->set_ece(*lane.peer.ece))) lane.own.ece.reset();
     WEFT_TRY(lane.pair->receive_from(lane.own, lane.peer, path));
+    if (lane.own.ece) lane.own.ece = lane.pair->ece();
     return lane.pair->begin_sending(lane.own, path);
 }
 
@@ -151,6 +155,7 @@ Status NewLanes::make_rail(Site& site, size_t port, const PathEnd& own, const Pa
 
 // One rail more than both sides use is in reserve.
 Status NewLanes::choose(Site& site, const Offer& peer, Offer& answer) {
+    chose_ = true;
     rails_used_ = std::min<size_t>({size_t(site.settings.rails), size_t(peer.rails_used), rails_most});
     auto rails = choose_rails(ports_, peer.ports, site.settings, std::max<size_t>(rails_used_, 2));
     if (!rails) return rails.take_status();
@@ -194,8 +199,7 @@ Status NewLanes::pair_with(const PairLists& peer, uint32_t link) {
     for (Lane& lane : *lanes_) {
         const size_t place = places[lane.rail]++;
         if (lane.rail >= peer.size() || place >= peer[lane.rail].size()) continue;
-        lane.peer.pair = peer[lane.rail][place].number;
-        lane.peer.sequence = peer[lane.rail][place].sequence;
+        lane.set_peer(peer[lane.rail][place]);
         WEFT_TRY(prepare_lane(lane, link, kept.size()));
         kept.push_back(std::move(lane));
     }
@@ -247,7 +251,7 @@ Status NewLanes::settle(const Site& site, int peer) {
 
 PairLists NewLanes::pairs() const {
     PairLists all(rails_.size());
-    for (const Lane& lane : *lanes_) all[lane.rail].push_back({lane.own.pair, lane.own.sequence});
+    for (const Lane& lane : *lanes_) all[lane.rail].push_back(lane.numbers());
     return all;
 }
 

@@ -18,7 +18,8 @@ Result<PortOffer> port_offer(const Site& site, size_t port);
 Result<Lane> make_lane(Site& site, size_t port, const PortOffer& offer, std::shared_ptr<CompletionQueue> queue);
 // Posts the receive requests.
 Status prepare_lane(Lane& lane, uint32_t link, size_t place);
-// To RTR and RTS. May block for seconds. verbs.path, verbs.call.
+// To RTR and RTS, with the extensions (ECE) that the peer named. Afterwards Lane::own has those of both devices, which the
+// peer must know before it connects. May block for seconds. verbs.path, verbs.call.
 Status connect_lane(Lane& lane, const PathOptions& path);
 
 // Owned by a link's set-up. Thread-bound to the service thread.
@@ -44,6 +45,8 @@ class NewLanes {
     Status settle(const Site& site, int peer);
     PathOptions path(const Site& site) const { return site.settings.path_with(int(rails_.size())); }
 
+    // This side chose the rails. If not, the peer needs this side's queue pairs as they are when they are connected.
+    bool chose() const { return chose_; }
     PairLists pairs() const;  // of this side
     const std::vector<Lane>& lanes() const { return *lanes_; }
     using Lanes = std::shared_ptr<std::vector<Lane>>;
@@ -62,6 +65,7 @@ class NewLanes {
     std::vector<PortOffer> ports_;
     std::vector<size_t> rails_;
     size_t rails_used_ = 1;
+    bool chose_ = false;
     uint64_t own_ready_ = 0, peer_ready_ = 0;                         // a bit for each lane
     std::shared_ptr<Flushes> flushes_ = std::make_shared<Flushes>();  // of a pair for each rail, if a GPU needs them
     Lanes lanes_ = std::make_shared<std::vector<Lane>>();
