@@ -127,6 +127,25 @@ TEST_CASE("both ends of a queue pair use the extensions that both have, or none"
     fake_verbs().run("ece_options 3 3");
 }
 
+TEST_CASE("credits go along with messages in the other direction", "[links]") {
+    const WithSettings held(quick_settings());
+    const TwoRanks ranks;
+    Line there = ranks.line(0, 4, 500), back = ranks.line(1, 4, 500);
+    const auto send = [](Line& line) {
+        const uint64_t last = line.received;
+        REQUIRE(eventually([&] { return line.sent > last || line.send(); }));
+        REQUIRE(eventually([&] { return line.arrives(); }));
+    };
+    send(there), send(back);
+    const unsigned long before = fake_verbs().count("fake0");
+    for (int turn = 0; turn < 40; ++turn) send(there), send(back);
+    const unsigned long answered = fake_verbs().count("fake0");
+    CHECK(answered - before == 80);
+    for (int turn = 0; turn < 40; ++turn) send(there);
+    // Two released messages are told by a request of their own.
+    CHECK(eventually([&] { return fake_verbs().count("fake0") - answered == 60; }));
+}
+
 TEST_CASE("for adaptive routing, data goes ahead of immediate data", "[links]") {
     verbs::Settings settings = quick_settings("");
     settings.rails = 2;

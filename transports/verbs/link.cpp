@@ -83,6 +83,7 @@ bool Link::post_message(Outgoing& outgoing) {
 void Link::post_part(Outgoing& outgoing, uint64_t number, int index, size_t place) {
     Lane& lane = state_.lanes[place];
     if (lane.state != LaneState::living || ended()) return;
+    if (index == 0) credits_.add_to(outgoing, number);
     if (const int error = send_part(state_.index, place, lane, outgoing, number, index, routing_))
         lose_lane(place, refused_to_send(lane, error));
 }
@@ -105,6 +106,7 @@ void Link::post_again() {
 }
 
 void Link::post_credits(Incoming& incoming) {
+    credits_.note(incoming);
     if (!incoming.owes_credits() || incoming.closed || ended() || recovery_.usable().empty()) return;
     const size_t place = recovery_.usable()[0];
     Lane& lane = state_.lanes[place];
@@ -168,14 +170,10 @@ void Link::retry_starved() {
 }
 
 bool Link::take_received(uint32_t word) {
-    const uint32_t connection = Immediate::connection_of(word);
-    if (Immediate::kind_of(word) == Immediate::part) {
-        if (Incoming* incoming = at(state_.incoming, connection)) return take_part(*incoming, word);
-    } else if (Immediate::kind_of(word) == Immediate::credits) {
-        if (Outgoing* outgoing = at(state_.outgoing, connection)) return take_credits(*outgoing, word);
-    }
-    damaged("an unknown connection", word);
-    return true;
+    if (Immediate::kind_of(word) == Immediate::credits) return take_credits(word);
+    Incoming* const incoming = at(state_.incoming, Immediate::connection_of(word));
+    if (Immediate::kind_of(word) == Immediate::part && incoming != nullptr) return take_part(*incoming, word);
+    return damaged("an unknown connection", word), true;
 }
 
 bool Link::take_part(Incoming& incoming, uint32_t word) {
@@ -185,17 +183,16 @@ bool Link::take_part(Incoming& incoming, uint32_t word) {
     if (!arrival.add(Immediate::index_of(word), Immediate::parts_of(word)))
         return damaged("a part of a message twice", word), true;
     if (arrival.complete()) flushes_->arrived(arrival);
+    const auto* header = reinterpret_cast<const MessageHeader*>(incoming.header(incoming.released + ahead));
+    if (Immediate::index_of(word) == 0 && header->credits != 0) (void)take_credits(header->credits);
     return arrival.complete();
 }
 
-bool Link::take_credits(Outgoing& outgoing, uint32_t word) {
-    const auto more = int16_t(Immediate::released_of(word) - uint16_t(outgoing.released));
-    if (more <= 0) return false;  // lanes and reports overtake each other
-    if (outgoing.released + uint64_t(more) > outgoing.posted)
-        return damaged("credits for messages that were not sent", word), true;
-    outgoing.released += uint64_t(more);
-    if (outgoing.posted < outgoing.next) post(outgoing);
-    return true;
+bool Link::take_credits(uint32_t word) {
+    const Credits::Taken taken = credits_.take(word);
+    if (taken.wrong != nullptr) return damaged(taken.wrong, word), true;
+    if (taken.sender != nullptr && taken.sender->posted < taken.sender->next) post(*taken.sender);
+    return taken.sender != nullptr;
 }
 
 void Link::replenish(size_t place) {

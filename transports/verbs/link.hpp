@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "transports/verbs/credits.hpp"
 #include "transports/verbs/flush.hpp"
 #include "transports/verbs/lanes/recovery.hpp"
 #include "transports/verbs/settings.hpp"
@@ -83,7 +84,7 @@ class Link {
     bool take_failed(size_t lane, const abi::Completion& completion);
     bool take_received(uint32_t word);
     bool take_part(Incoming& incoming, uint32_t word);
-    bool take_credits(Outgoing& outgoing, uint32_t word);
+    bool take_credits(uint32_t word);
     void replenish(size_t lane);
     void retry_starved();
     void damaged(const char* what, uint32_t word);
@@ -95,6 +96,7 @@ class Link {
     const AdaptiveRouting routing_;
     Recovery recovery_;
     std::shared_ptr<Flushes> flushes_;
+    Credits credits_{state_};
     bool starved_ = false;  // something waits for a place in a send queue
     Status failure_, ending_;
     int64_t ended_us_ = 0;

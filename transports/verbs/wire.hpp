@@ -36,6 +36,7 @@ struct alignas(64) MessageHeader {
     uint64_t number = 0;  // of the message, from 0
     uint64_t bytes = 0;
     uint64_t operation = 0;
+    uint32_t credits = 0;  // as immediate data: of a connection in the other direction; 0: none
 };
 static_assert(sizeof(MessageHeader) == 64);
 constexpr size_t stride_of(size_t slot_bytes) { return sizeof(MessageHeader) + (slot_bytes + 63) / 64 * 64; }
