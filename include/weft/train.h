@@ -806,7 +806,7 @@ WEFT_API weftResult_t weftTrainLocalAbort(weftTrainLocal_t local);
  * momentum stay as they were, and the step counts.
  * Errors: weftInvalidUsage (a result is not finite), weftMismatch, weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed);
+WEFT_API weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed, weftStream_t stream);
 
 /* Writes to `mode` whether gradients are averaged in the next step of `local`, for weftTrainDdpBegin: post-local SGD
  * has weftTrainSynchronize before config.warmup. Otherwise it is weftTrainAccumulate: the ranks step alone.
@@ -1462,7 +1462,7 @@ WEFT_API weftResult_t weftTrainServerServe(weftTrainServer_t server);
  * Errors: weftInvalidUsage (a server calls it, a gradient is not finite, the step has been pushed), weftRemoteError,
  * weftTimeout, weftSystemError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainServerPush(weftTrainServer_t server);
+WEFT_API weftResult_t weftTrainServerPush(weftTrainServer_t server, weftStream_t stream);
 
 /* Gets the parameters of `server` into this worker's memory. Blocks until the rules allow it. By config.staleness a
  * worker at clock c waits until the clock of the slowest worker is at least c - staleness. By config.accepted it waits
@@ -1471,7 +1471,7 @@ WEFT_API weftResult_t weftTrainServerPush(weftTrainServer_t server);
  * Errors: weftInvalidUsage (a server calls it), weftRemoteError (a worker or server has ended), weftTimeout,
  * weftSystemError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainServerPull(weftTrainServer_t server);
+WEFT_API weftResult_t weftTrainServerPull(weftTrainServer_t server, weftStream_t stream);
 
 /* Says that this worker makes no more calls on `server`. Blocks until its gradients are applied. No worker waits for it
  * from then on.

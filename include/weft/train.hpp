@@ -288,9 +288,9 @@ class Local {
     void abort() { check(weftTrainLocalAbort(handle_)); }
 
     // After each step of the optimizer. Whether parameters have new values from other ranks.
-    bool step() {
+    bool step(weftStream_t stream = nullptr) {
         int changed = 0;
-        check(weftTrainLocalStep(handle_, &changed));
+        check(weftTrainLocalStep(handle_, &changed, stream));
         return changed != 0;
     }
     // Of the gradients in the next step.
@@ -763,8 +763,8 @@ class ParameterServer {
     // Of a server: returns when all workers have finished.
     void serve() { check(weftTrainServerServe(handle_)); }
     // Of a worker.
-    void push() { check(weftTrainServerPush(handle_)); }
-    void pull() { check(weftTrainServerPull(handle_)); }
+    void push(weftStream_t stream = nullptr) { check(weftTrainServerPush(handle_, stream)); }
+    void pull(weftStream_t stream = nullptr) { check(weftTrainServerPull(handle_, stream)); }
     void finish() { check(weftTrainServerFinish(handle_)); }
 
     // The rank that keeps a parameter.

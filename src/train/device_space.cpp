@@ -10,8 +10,11 @@
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
+#include "src/gpu/domain/training_kernel.hpp"
+#include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/training/codec_arguments.hpp"
 #include "src/gpu/kernels/training/convert_arguments.hpp"
+#include "src/gpu/kernels/training/local_arguments.hpp"
 #include "src/train/hooks/codecs.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
@@ -105,6 +108,21 @@ class DeviceSpace : public MemorySpace {
         cuda::ConvertArguments arguments = {from, to, count, from_type, to_type};
         return for_elements(&cuda::KernelSet::converter, count, &arguments);
     }
+    Status run_local(const cuda::LocalArguments& work) override {
+        if (!local_.handle()) {
+            auto kernel = cuda::training_kernel(context_, cuda::optimizer_code(), cuda::local_entry_point);
+            if (!kernel) return kernel.take_status();
+            local_ = *kernel;
+        }
+        if (work.count == 0) return ok();
+        const uint64_t blocks = (work.count + cuda::local_threads - 1) / cuda::local_threads;
+        const cuda::ContextScope scope(context_);
+        cuda::LocalArguments arguments = work;
+        void* parameters[] = {&arguments};
+        return local_.launch({.blocks = unsigned(std::min<uint64_t>(blocks, cuda::local_blocks_max)),
+                              .threads = unsigned(cuda::local_threads)},
+                             stream_.handle(), parameters);
+    }
     Status follow(weftStream_t callers) override {
         const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
         WEFT_TRY(event_.record(callers));
@@ -151,6 +169,12 @@ class DeviceSpace : public MemorySpace {
         void* const memory = owner->data();
         return std::shared_ptr<void>(std::move(owner), memory);
     }
+    Result<std::shared_ptr<void>> pin(void* memory, size_t bytes) override {
+        const cuda::RelaxedCapture relaxed(context_.driver());
+        auto pinned = cuda::PinnedMemory::pin(context_, memory, bytes);
+        if (!pinned) return pinned.take_status();
+        return std::shared_ptr<void>(std::make_shared<cuda::PinnedMemory>(std::move(*pinned)));
+    }
     bool discard(void*, size_t) override { return false; }
     Status back(void*, size_t) override { return ok(); }
 
@@ -192,6 +216,7 @@ class DeviceSpace : public MemorySpace {
     cuda::Stream stream_;
     cuda::Event event_;                               // recorded anew for each wait
     std::shared_ptr<const cuda::KernelSet> kernels_;  // null before load_kernels()
+    cuda::Kernel local_;                              // without a handle before run_local()
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "src/base/arithmetic.hpp"
 #include "src/base/datatype.hpp"
+#include "src/gpu/kernels/training/local_elements.hpp"
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/train/hooks/codecs.hpp"
 #include "src/train/memory_space.hpp"
@@ -93,6 +94,10 @@ class HostSpace : public MemorySpace {
             cpu_kernels().widen[from_type](to, from, count);
         return ok();
     }
+    Status run_local(const cuda::LocalArguments& work) override {
+        cuda::local_elements(cuda::AllNumbers(), work);
+        return ok();
+    }
     Status follow(weftStream_t) override { return ok(); }
     Status lead(weftStream_t) override { return ok(); }
     Status mark(std::unique_ptr<StreamPlace>&) override { return ok(); }
@@ -104,6 +109,7 @@ class HostSpace : public MemorySpace {
         WEFT_TRY(called(weftHostAlloc(&memory, bytes)));
         return std::shared_ptr<void>(memory, weftMemFree);
     }
+    Result<std::shared_ptr<void>> pin(void*, size_t) override { return std::shared_ptr<void>(); }
     // It is whole pages of a shared segment, which other processes may map: the pages are freed for all of them.
     bool discard(void* memory, size_t bytes) override { return madvise(memory, bytes, MADV_REMOVE) == 0; }
     Status back(void* memory, size_t bytes) override {

@@ -8,6 +8,10 @@
 #include "src/base/result.hpp"
 #include "weft/types.h"
 
+namespace weft::internal::cuda {
+struct LocalArguments;
+}
+
 namespace weft::internal::train {
 
 struct WholeNumbers;
@@ -67,6 +71,8 @@ class MemorySpace {
     // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
     virtual Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
                            size_t count) = 0;
+    // A loop of training with rare communication: local_elements.hpp. Without elements it says whether there is a kernel.
+    virtual Status run_local(const cuda::LocalArguments& work) = 0;
     // Own work from now on waits for the work that the caller's stream has now.
     virtual Status follow(weftStream_t callers) = 0;
     // The caller's stream waits for the own work so far.
@@ -82,6 +88,8 @@ class MemorySpace {
     virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
     // The owner of host memory, zeroed. On a device it is pinned, so that copies there do not block.
     virtual Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) = 0;
+    // Copies to and from host memory, whole pages, are fast while the owner lives. Null on the host.
+    virtual Result<std::shared_ptr<void>> pin(void* memory, size_t bytes) = 0;
     // Frees the pages of memory that allocate() has returned, which stays mapped. Returns whether it did: a device keeps
     // its memory.
     virtual bool discard(void* memory, size_t bytes) = 0;

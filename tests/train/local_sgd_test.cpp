@@ -118,7 +118,7 @@ std::vector<std::string> against_reference(int ranks, const weftTrainLocalConfig
         for (int step = 0; step < steps && wrong.empty(); ++step) {
             own.each([&](size_t p, size_t i) { own.set(p, i, own.at(p, i) + change(rank, step, p, i)); });
             reference.step(step);
-            if (weftTrainLocalStep(local, nullptr) != weftSuccess) wrong = weftGetLastError(nullptr);
+            if (weftTrainLocalStep(local, nullptr, nullptr) != weftSuccess) wrong = weftGetLastError(nullptr);
             own.each([&](size_t p, size_t i) {
                 const double expected = reference.at(rank, p, i), seen = own.at(p, i);
                 if (std::fabs(seen - expected) > (step + 1) * tolerance(own.model[p].first, expected) && wrong.empty())
@@ -169,7 +169,7 @@ TEST_CASE("the outer step is torch's Nesterov SGD") {
         for (int step = 0; step < 2; ++step) {
             own.set(0, 0, own.at(0, 0) + changes[step][rank]);
             int changed = 0;
-            if (weftTrainLocalStep(local, &changed) || changed != 1) return weftGetLastError(nullptr);
+            if (weftTrainLocalStep(local, &changed, nullptr) || changed != 1) return weftGetLastError(nullptr);
             if (std::fabs(own.at(0, 0) - golden[step]) > 1e-12) return std::to_string(own.at(0, 0));
         }
         (void)weftTrainLocalDestroy(local);
@@ -188,7 +188,7 @@ TEST_CASE("gradients are averaged before the warm-up ends, and local afterwards"
         for (int step = 0; step < 6; ++step) {
             weftTrainMode_t mode = weftTrainSynchronize;
             int changed = -1;
-            if (weftTrainLocalGetMode(local, &mode) || weftTrainLocalStep(local, &changed))
+            if (weftTrainLocalGetMode(local, &mode) || weftTrainLocalStep(local, &changed, nullptr))
                 return weftGetLastError(nullptr);
             seen += std::string(mode == weftTrainSynchronize ? "S" : "A") + std::to_string(changed);
         }
@@ -241,7 +241,7 @@ TEST_CASE("training goes on from a checkpoint as if it had not ended, also with 
                 }
                 if (step == saved_at && weftTrainLocalGetSteps(local, &steps)) return weftGetLastError(nullptr);
                 own.each([&](size_t p, size_t i) { own.set(p, i, own.at(p, i) + change(rank, step, p, i)); });
-                if (weftTrainLocalStep(local, nullptr)) return weftGetLastError(nullptr);
+                if (weftTrainLocalStep(local, nullptr, nullptr)) return weftGetLastError(nullptr);
             }
             results[restores] = own.values;
             if (weftTrainLocalDestroy(local)) return weftGetLastError(nullptr);
@@ -265,7 +265,7 @@ TEST_CASE("Local SGD and DiLoCo reach the minimum of a quadratic whose ranks hav
             if (weftTrainLocalCreate(&local, comm, own.tensors.data(), 2, &config)) return weftGetLastError(nullptr);
             for (int step = 0; step < 200; ++step) {
                 own.each([&](size_t p, size_t i) { own.set(p, i, own.at(p, i) - 0.1 * (own.at(p, i) - rank)); });
-                if (weftTrainLocalStep(local, nullptr)) return weftGetLastError(nullptr);
+                if (weftTrainLocalStep(local, nullptr, nullptr)) return weftGetLastError(nullptr);
             }
             std::string text;
             own.each([&](size_t p, size_t i) {
@@ -341,13 +341,13 @@ TEST_CASE("a number that is not finite is dropped on all ranks, with the rank an
             weftTrainLocal_t local = nullptr;
             if (weftTrainLocalCreate(&local, comm, own.tensors.data(), 2, &config)) return weftGetLastError(nullptr);
             own.set(1, 1, rank == 2 ? NAN : 5);
-            if (weftTrainLocalStep(local, nullptr) != weftInvalidUsage) return "no error";
+            if (weftTrainLocalStep(local, nullptr, nullptr) != weftInvalidUsage) return "no error";
             if (last_error().id != std::string("train.local-values") || last_error().failedRank != 2)
                 return weftGetLastError(nullptr);
             if (std::string(weftGetLastError(nullptr)).find("\"layer1\"") == std::string::npos) return "no name";
             if (rank != 2 && own.at(1, 1) != 5) return "the values were lost";
             own.set(1, 1, 1);
-            if (weftTrainLocalStep(local, nullptr)) return weftGetLastError(nullptr);
+            if (weftTrainLocalStep(local, nullptr, nullptr)) return weftGetLastError(nullptr);
             (void)weftTrainLocalDestroy(local);
             return own.at(1, 1) == 1 ? "" : std::to_string(own.at(1, 1));
         });
@@ -365,21 +365,21 @@ TEST_CASE("ranks that restore different steps, and ranks that give up, are error
         if (weftTrainLocalRestore(local, rank ? 3 : 2) != weftMismatch) return "no mismatch";
         if (last_error().id != std::string("train.local-restore") || last_error().failedRank != 1)
             return weftGetLastError(nullptr);
-        const weftResult_t stepped = weftTrainLocalStep(local, nullptr);
+        const weftResult_t stepped = weftTrainLocalStep(local, nullptr, nullptr);
         if (rank == 0) rank_0_ended_step.count_down();
         if (stepped) return weftGetLastError(nullptr);
         if (rank == 1) {
             // An abort would end the other rank's step, too, if that is still in progress.
             rank_0_ended_step.wait();
             if (weftTrainLocalAbort(local)) return weftGetLastError(nullptr);
-            if (weftTrainLocalStep(local, nullptr) == weftSuccess) return "no error here";
+            if (weftTrainLocalStep(local, nullptr, nullptr) == weftSuccess) return "no error here";
             if (last_error().id != std::string("train.aborted")) return weftGetLastError(nullptr);
         } else {
-            if (weftTrainLocalStep(local, nullptr) != weftRemoteError) return "no error of the other rank";
-            if (weftTrainLocalStep(local, nullptr) != weftRemoteError) return "it has not ended";
+            if (weftTrainLocalStep(local, nullptr, nullptr) != weftRemoteError) return "no error of the other rank";
+            if (weftTrainLocalStep(local, nullptr, nullptr) != weftRemoteError) return "it has not ended";
         }
         if (weftTrainLocalDestroy(local)) return weftGetLastError(nullptr);
-        return weftTrainLocalStep(local, nullptr) == weftInvalidArgument ? "" : "a destroyed object";
+        return weftTrainLocalStep(local, nullptr, nullptr) == weftInvalidArgument ? "" : "a destroyed object";
     });
     CHECK(wrong == no_error(2));
 }

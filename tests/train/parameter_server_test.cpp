@@ -51,8 +51,8 @@ struct ServedRank : LocalRank {
                check(weftBarrier(comm, nullptr));
     }
     bool serve() { return check(weftTrainServerServe(server)); }
-    bool push() { return check(weftTrainServerPush(server)); }
-    bool pull() { return check(weftTrainServerPull(server)); }
+    bool push() { return check(weftTrainServerPush(server, nullptr)); }
+    bool pull() { return check(weftTrainServerPull(server, nullptr)); }
     bool finish() { return check(weftTrainServerFinish(server)); }
     weftTrainServerStats_t stats() {
         weftTrainServerStats_t stats = WEFT_TRAIN_SERVER_STATS_INITIALIZER;
@@ -471,7 +471,7 @@ TEST_CASE("wrong calls of a parameter server change nothing") {
             return std::string(last_error().id);
         };
         if (rank == 0) {
-            if (refused(weftTrainServerPush(own.server)) != "train.server-order") return "a server pushes";
+            if (refused(weftTrainServerPush(own.server, nullptr)) != "train.server-order") return "a server pushes";
             if (refused(weftTrainServerFinish(own.server)) != "train.server-order") return "a server finishes";
             own.serve();
             if (refused(weftTrainServerServe(own.server)) != "train.server-order") return "it serves twice";
@@ -480,14 +480,14 @@ TEST_CASE("wrong calls of a parameter server change nothing") {
         }
         if (refused(weftTrainServerServe(own.server)) != "train.server-order") return "a worker serves";
         own.set_gradients([](size_t, size_t i) { return i == 1 ? NAN : 1; });
-        if (refused(weftTrainServerPush(own.server)) != "train.server-gradient") return "NaN is pushed";
+        if (refused(weftTrainServerPush(own.server, nullptr)) != "train.server-gradient") return "NaN is pushed";
         own.set_gradients([](size_t, size_t) { return 1; });
         own.push();
-        if (refused(weftTrainServerPush(own.server)) != "train.server-order") return "two pushes in a step";
+        if (refused(weftTrainServerPush(own.server, nullptr)) != "train.server-order") return "two pushes in a step";
         own.pull();
         own.finish();
         own.finish();
-        if (refused(weftTrainServerPull(own.server)) != "train.server-order") return "a pull after the end";
+        if (refused(weftTrainServerPull(own.server, nullptr)) != "train.server-order") return "a pull after the end";
         int owner = -1;
         if (weftTrainServerGetOwner(own.server, 2, &owner) != weftInvalidArgument) return "no such parameter";
         return own.wrong;

@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "src/api/training/handle.hpp"
-#include "src/api/training/host_tensors.hpp"
+#include "src/api/training/model_memory.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/train/local_sgd.hpp"
 #include "weft/train.h"
@@ -100,16 +100,24 @@ weftResult_t weftTrainLocalCreate(weftTrainLocal_t* local, weftComm_t comm, cons
         WEFT_TRY(check_no_group("weftTrainLocalCreate"));
         std::vector<train::Tensor> tensors;
         train::LocalSettings settings;
+        std::unique_ptr<train::MemorySpace> space;
         const auto read = [&]() -> Status {
             if (!local)
                 return fail(error::argument_null,
                             "weftTrainLocalCreate: local is NULL: pass the address of a weftTrainLocal_t");
-            WEFT_TRY(read_host_parameters("weftTrainLocalCreate", parameters, parameterCount, tensors));
-            return read_local_config(config, parameterCount, settings);
+            WEFT_TRY(read_parameters("weftTrainLocalCreate", parameters, parameterCount, tensors));
+            for (train::Tensor& tensor : tensors) tensor.gradient = nullptr;
+            WEFT_TRY(read_local_config(config, parameterCount, settings));
+            auto found = space_of({&tensors}, comm);
+            if (!found) return found.take_status();
+            space = std::move(*found);
+            settings.on_device = space->on_device();
+            return ok();
         };
         Status own = read();
         if (!own) tensors.clear();
-        auto made = train::LocalSgd::make(std::move(own), std::move(tensors), std::move(settings), comm);
+        auto made = train::LocalSgd::make(std::move(own), std::move(tensors), std::move(settings),
+                                           std::move(space), comm);
         if (!made) return made.take_status();
         *local = keep_training<weftTrainLocal>(std::move(*made));
         return ok();
@@ -120,10 +128,11 @@ weftResult_t weftTrainLocalDestroy(weftTrainLocal_t local) { return destroy_trai
 
 weftResult_t weftTrainLocalAbort(weftTrainLocal_t local) { return abort_training(local); }
 
-weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed) {
+weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed, weftStream_t stream) {
     return guarded_training("weftTrainLocalStep", local, [&](train::LocalSgd& own) -> Status {
+        WEFT_TRY(check_stream_of("weftTrainLocalStep", own.space(), stream));
         bool new_values = false;
-        Status status = own.step(new_values);
+        Status status = own.step(new_values, stream);
         if (changed) *changed = new_values ? 1 : 0;
         return status;
     });
