@@ -30,6 +30,20 @@ struct DeviceStreamPlace : StreamPlace {
     cuda::Event event;
 };
 
+Status check_stream(const char* function, const cuda::Context& context, weftStream_t callers) {
+    const cuda::ContextScope scope(context);  // the legacy stream is the current context's
+    auto facts = cuda::describe_stream(context.driver(), static_cast<CUstream>(callers));
+    if (!facts) return facts.take_status();
+    if (facts->context != context.handle())
+        return fail(error::argument_stream,
+                    "{}: the stream belongs to another device or context than the model: create it with the "
+                    "model's device current",
+                    function);
+    if (!facts->capturing) return ok();
+    return fail(error::stream_capture,
+                "{}: the stream is captured: iterations of training cannot become part of a CUDA graph", function);
+}
+
 class DeviceSpace : public MemorySpace {
   public:
     static Result<std::unique_ptr<MemorySpace>> make(int device) {
@@ -63,17 +77,7 @@ class DeviceSpace : public MemorySpace {
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, stream_.handle());
     }
     Status check(const char* function, weftStream_t callers) const override {
-        const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
-        auto facts = cuda::describe_stream(context_.driver(), static_cast<CUstream>(callers));
-        if (!facts) return facts.take_status();
-        if (facts->context != context_.handle())
-            return fail(error::argument_stream,
-                        "{}: the stream belongs to another device or context than the model: create it with the "
-                        "model's device current",
-                        function);
-        if (!facts->capturing) return ok();
-        return fail(error::stream_capture,
-                    "{}: the stream is captured: iterations of training cannot become part of a CUDA graph", function);
+        return check_stream(function, context_, callers);
     }
     Status prepare_arithmetic() override { return load_kernels(); }
     Status add(void* to, const void* from, size_t count, weftDataType_t type) override {
@@ -222,6 +226,14 @@ class DeviceSpace : public MemorySpace {
 }  // namespace
 
 Result<std::unique_ptr<MemorySpace>> device_space(int device) { return DeviceSpace::make(device); }
+
+Status check_device_stream(const char* function, int device, weftStream_t callers) {
+    auto driver = cuda::Driver::get();
+    if (!driver) return driver.take_status();
+    auto context = cuda::Context::retain(**driver, device);
+    if (!context) return context.take_status();
+    return check_stream(function, *context, callers);
+}
 
 namespace {
 

@@ -105,6 +105,8 @@ class MemorySpace {
 
 std::unique_ptr<MemorySpace> host_space();
 Result<std::unique_ptr<MemorySpace>> device_space(int device);
+// Whether calls on memory of the device can use the caller's stream: as MemorySpace::check.
+Status check_device_stream(const char* function, int device, weftStream_t callers);
 // The device that holds the memory; -1: host memory.
 using DeviceFinder = std::function<Result<int>(const void* memory)>;
 // For the addresses of one call: whether the process uses a driver is found once, which reads its memory map. Any device's
