@@ -260,4 +260,30 @@ Result<LocalState> LocalSgd::state(int parameter) {
                       open ? part_of(message_, parameter) : nullptr, facts_of(parameter)};
 }
 
+Result<void*> LocalSgd::array_of(int parameter, int array) {
+    const auto found = state(parameter);
+    if (!found) return found.status().copy();
+    void* const arrays[] = {found->anchor, found->momentum, found->reduced};
+    if (!arrays[array] && found->facts.count > 0)
+        return fail(error::argument_value, "parameter {} has no array number {} of the state: see weftTrainLocalState_t",
+                    parameter, array);
+    return arrays[array];
+}
+
+Status LocalSgd::read_state(int parameter, int array, void* to) {
+    const auto from = array_of(parameter, array);
+    if (!from) return from.status().copy();
+    const TensorFacts facts = facts_of(parameter);
+    WEFT_TRY(space_->copy(to, *from, facts.count * size_of(facts.type)));
+    return space_->synchronize();
+}
+
+Status LocalSgd::write_state(int parameter, int array, const void* from) {
+    const auto to = array_of(parameter, array);
+    if (!to) return to.status().copy();
+    const TensorFacts facts = facts_of(parameter);
+    WEFT_TRY(space_->copy(*to, from, facts.count * size_of(facts.type)));
+    return space_->synchronize();
+}
+
 }  // namespace weft::internal::train

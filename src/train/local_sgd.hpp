@@ -35,6 +35,7 @@ class LocalSgd {
     ~LocalSgd();
 
     int parameter_count() const { return int(parameters_.size()); }
+    size_t parameter_elements(int parameter) const { return parameters_[size_t(parameter)].facts.count; }
     const MemorySpace& space() const { return *space_; }
     uint64_t steps() const { return steps_; }
     // Of the gradients in the next step.
@@ -46,6 +47,9 @@ class LocalSgd {
     Status restore(uint64_t steps);
     // Waits for an open reduction, and for all work on the state.
     Result<LocalState> state(int parameter);
+    // Array number 0 to 2 of the state, to or from host memory.
+    Status read_state(int parameter, int array, void* to);
+    Status write_state(int parameter, int array, const void* from);
     void abort() { peers_->abort(); }
     // Before its end. Waits for an open reduction: the other ranks begin it, too.
     Status settle();
@@ -59,6 +63,7 @@ class LocalSgd {
     Status usable() const;
     // Keeps a failure after which the object has ended, and ends it on all ranks.
     Status ended_by(Status status);
+    Result<void*> array_of(int parameter, int array);
     void* part_of(const FlatBuffer& buffer, int parameter) const;
     // The message's type of a parameter.
     TensorFacts facts_of(int parameter) const;

@@ -4,6 +4,7 @@
 
 #include "src/api/training/handle.hpp"
 #include "src/api/training/model_memory.hpp"
+#include "src/api/training/parts.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/train/local_sgd.hpp"
 #include "weft/train.h"
@@ -86,6 +87,17 @@ Status read_local_config(const weftTrainLocalConfig_t* given, size_t parameters,
     settings.momentum = config.momentum;
     settings.mix = config.mix;
     return ok();
+}
+
+Status check_copied_state(const char* function, const train::LocalSgd& own, int parameter, int state,
+                          const void* values) {
+    WEFT_TRY(check_parameter(function, own, parameter));
+    if (state < 0 || state > 2)
+        return fail(error::argument_value, "{}: state is {}; it must be 0 to 2: anchor, momentum or reduced", function,
+                    state);
+    if (!values && own.parameter_elements(parameter) > 0)
+        return fail(error::argument_null, "{}: values is NULL", function);
+    return check_on_host(function, "values", values);
 }
 
 }  // namespace
@@ -171,6 +183,22 @@ weftResult_t weftTrainLocalGetState(weftTrainLocal_t local, int parameter, weftT
                                       found->facts.type};
         return write_struct("weftTrainLocalGetState", "state", made, first_local_state_size,
                             "WEFT_TRAIN_LOCAL_STATE_INITIALIZER", state);
+    });
+}
+
+weftResult_t weftTrainLocalReadState(weftTrainLocal_t local, int parameter, int state, void* values) {
+    constexpr const char* function = "weftTrainLocalReadState";
+    return guarded_training(function, local, [&](train::LocalSgd& own) -> Status {
+        WEFT_TRY(check_copied_state(function, own, parameter, state, values));
+        return own.read_state(parameter, state, values);
+    });
+}
+
+weftResult_t weftTrainLocalWriteState(weftTrainLocal_t local, int parameter, int state, const void* values) {
+    constexpr const char* function = "weftTrainLocalWriteState";
+    return guarded_training(function, local, [&](train::LocalSgd& own) -> Status {
+        WEFT_TRY(check_copied_state(function, own, parameter, state, values));
+        return own.write_state(parameter, state, values);
     });
 }
 }
