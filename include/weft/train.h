@@ -171,11 +171,14 @@ typedef struct {
     int overwriteGradients; /* 1: a whole gradient begins with any numbers, for a faster step: a caller that asks for the
                                gradient of a parameter writes every element of all gradients of the unit. 0: it begins
                                with zeros */
+    int poolGradients;      /* with onDevice, 1: whole gradients come from the device's memory pool and go back to it at
+                          weftTrainShardFinish, by work of streams. Reductions copy them then, because other ranks cannot
+                          map a pool. 0: they stay allocated */
 } weftTrainShardConfig_t;
-#define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
-    {                                                                                                         \
-        sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0, 0   \
+#define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                    \
+    {                                                                                                          \
+        sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat,  \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0, 0, 0 \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
@@ -769,10 +772,13 @@ typedef struct {
  * other calls. Names, counts, types and settings are equal on all ranks: an error names the first difference and both
  * ranks. If one rank's arguments are wrong, the others get weftMismatch, and comm lives on. Then all ranks have the
  * values of rank 0. Blocks. It makes a communicator of its own from comm.
- * parameters, parameterCount  at least one, count elements each: host memory, or memory of comm's device on all ranks,
- *                             which lives as long as the object. Device memory holds its values already. Gradients in
- *                             the structs are ignored
+ *
+ * parameters, parameterCount  at least one, count elements each. They lie in host memory, or on comm's device, alike on
+ *                             all ranks, and live as long as the object. Device memory holds its values already.
+ *                             Gradients in the structs are ignored
+ *
  * config                      settings: at least its period
+ *
  * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks differ), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound, to comm.
@@ -798,7 +804,9 @@ WEFT_API weftResult_t weftTrainLocalAbort(weftTrainLocal_t local);
 
 /* Ends a training step of `local`: call it after each step of the optimizer, on all ranks equally often. Writes to
  * `changed` whether parameters got values from other ranks: 1 or 0. NULL is accepted.
+ *
  * stream  host memory: NULL. A device: the CUDA stream that has changed the parameters and uses them next
+ *
  * weftTrainAverage: step number n, from 0, averages all parameters if n >= warmup and (n - warmup) % period == 0. It
  * blocks.
  * weftTrainDiloco: each period / fragments steps the reduction of the next fragment begins in the background. It gives
@@ -1485,7 +1493,9 @@ WEFT_API weftResult_t weftTrainServerServe(weftTrainServer_t server);
 /* Sends this worker's gradients to the servers of `server`, and adds 1 to its clock. They may be changed when it
  * returns. Does not wait for their update. It waits for the servers to have taken those of its last push. On a device it
  * waits for the gradients, too.
+ *
  * stream  host memory: NULL. A device: the CUDA stream that has written the gradients
+ *
  * With config.accepted the gradients belong to the step of the last weftTrainServerPull, and each pull allows one push.
  * If a gradient is not finite, nothing is sent.
  * Errors: weftInvalidUsage (a server calls it, a gradient is not finite, the step has been pushed), weftRemoteError,
@@ -1497,7 +1507,9 @@ WEFT_API weftResult_t weftTrainServerPush(weftTrainServer_t server, weftStream_t
  * worker at clock c waits until the clock of the slowest worker is at least c - staleness. By config.accepted it waits
  * until the step that it has pushed has enough gradients. Workers that have finished do not count. If it waits longer
  * than config.timeoutMs, all ranks get an error that names the slowest worker.
+ *
  * stream  host memory: NULL. A device: the CUDA stream that uses the parameters: it waits for their copies
+ *
  * Errors: weftInvalidUsage (a server calls it), weftRemoteError (a worker or server has ended), weftTimeout,
  * weftSystemError.
  * Thread-bound. */

@@ -63,6 +63,8 @@ class DeviceSpace : public MemorySpace {
         return std::unique_ptr<MemorySpace>(std::move(space));
     }
 
+    ~DeviceSpace() override { (void)DeviceSpace::synchronize(); }  // pooled memory goes back by work of the stream
+
     bool on_device() const override { return true; }
     int device() const override { return context_.device(); }
     weftStream_t stream() const override { return stream_.handle(); }
@@ -155,6 +157,7 @@ class DeviceSpace : public MemorySpace {
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, static_cast<CUstream>(callers));
     }
     Status synchronize() override {
+        if (!stream_) return ok();
         const cuda::ContextScope scope(context_);
         return stream_.synchronize();
     }
@@ -179,10 +182,33 @@ class DeviceSpace : public MemorySpace {
         if (!pinned) return pinned.take_status();
         return std::shared_ptr<void>(std::make_shared<cuda::PinnedMemory>(std::move(*pinned)));
     }
-    bool discard(void*, size_t) override { return false; }
-    Status back(void*, size_t) override { return ok(); }
+    Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) override {
+        const cuda::ContextScope scope(context_);
+        auto memory = cuda::StreamMemory::allocate(context_, bytes, stream_.handle());
+        if (!memory) return memory.take_status();
+        // Without a pool the end of memory would wait for the device, so discard() keeps it.
+        if (!memory->pooled()) return allocate(bytes);
+        void* const data = memory->data();
+        return std::shared_ptr<void>(data, Pooled{std::make_shared<cuda::StreamMemory>(std::move(*memory))});
+    }
+    bool discard(std::shared_ptr<void>& memory, size_t) override {
+        if (!std::get_deleter<Pooled>(memory)) return false;
+        memory.reset();
+        return true;
+    }
+    Status back(std::shared_ptr<void>& memory, size_t bytes) override {
+        auto made = allocate_pooled(bytes);
+        if (!made) return made.take_status();
+        memory = std::move(*made);
+        return ok();
+    }
 
   private:
+    // The deleter of pooled memory.
+    struct Pooled {
+        std::shared_ptr<cuda::StreamMemory> owner;
+        void operator()(void*) { owner.reset(); }
+    };
     using KernelOf = const cuda::Kernel& (cuda::KernelSet::*)() const;
     // A kernel of which each thread takes some elements.
     Status for_elements(KernelOf kernel, size_t count, void* arguments) {

@@ -111,15 +111,18 @@ class HostSpace : public MemorySpace {
     }
     Result<std::shared_ptr<void>> pin(void*, size_t) override { return std::shared_ptr<void>(); }
     // It is whole pages of a shared segment, which other processes may map: the pages are freed for all of them.
-    bool discard(void* memory, size_t bytes) override { return madvise(memory, bytes, MADV_REMOVE) == 0; }
-    Status back(void* memory, size_t bytes) override {
+    bool discard(std::shared_ptr<void>& memory, size_t bytes) override {
+        return madvise(memory.get(), bytes, MADV_REMOVE) == 0;
+    }
+    Status back(std::shared_ptr<void>& memory, size_t bytes) override {
         int result = 0;
-        do result = madvise(memory, bytes, populate_for_writing);
+        do result = madvise(memory.get(), bytes, populate_for_writing);
         while (result != 0 && errno == EINTR);
         if (result == 0 || errno == EINVAL) return ok();
         return fail(error::memory_arena, "{} bytes of memory that were given back cannot be allocated again: {}", bytes,
                     errno_text(errno));
     }
+    Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) override { return allocate(bytes); }
     Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes); }
 };
 

@@ -265,8 +265,8 @@ Result<void*> LocalSgd::array_of(int parameter, int array) {
     if (!found) return found.status().copy();
     void* const arrays[] = {found->anchor, found->momentum, found->reduced};
     if (!arrays[array] && found->facts.count > 0)
-        return fail(error::argument_value, "parameter {} has no array number {} of the state: see weftTrainLocalState_t",
-                    parameter, array);
+        return fail(error::argument_value,
+                    "parameter {} has no array number {} of the state: see weftTrainLocalState_t", parameter, array);
     return arrays[array];
 }
 

@@ -88,8 +88,8 @@ class LocalSgd {
     std::vector<Tensor> parameters_;
     LocalSettings settings_;
     FragmentLayout layout_;
-    FlatBuffer anchor_, momentum_;  // DiLoCo's
-    FlatBuffer message_;            // of all fragments
+    FlatBuffer anchor_, momentum_;      // DiLoCo's
+    FlatBuffer message_;                // of all fragments
     FlatBuffer found_, found_on_host_;  // words of first_infinite()
     std::unique_ptr<Peers> peers_;
     uint64_t steps_ = 0;

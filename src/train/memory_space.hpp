@@ -90,11 +90,14 @@ class MemorySpace {
     virtual Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) = 0;
     // Copies to and from host memory, whole pages, are fast while the owner lives. Null on the host.
     virtual Result<std::shared_ptr<void>> pin(void* memory, size_t bytes) = 0;
-    // Frees the pages of memory that allocate() has returned, which stays mapped. Returns whether it did: a device keeps
-    // its memory.
-    virtual bool discard(void* memory, size_t bytes) = 0;
-    // Zeroed pages for discarded memory. Without this call its first use makes them, or kills the process.
-    virtual Status back(void* memory, size_t bytes) = 0;
+    // As allocate(), from a device's pool if it has one: for discard().
+    virtual Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) = 0;
+    // Frees the pages of memory that allocate() has returned, which stays mapped. A device gives pooled memory back behind
+    // the own work so far, and keeps other memory. Returns whether the memory is free.
+    virtual bool discard(std::shared_ptr<void>& memory, size_t bytes) = 0;
+    // For discarded memory: zeroed pages, or other memory of the pool. Without this call the first use of pages makes
+    // them, or kills the process.
+    virtual Status back(std::shared_ptr<void>& memory, size_t bytes) = 0;
 
     // The memory of FlatBuffers.
     HeldMemory& held() { return held_; }

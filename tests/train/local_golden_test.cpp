@@ -191,8 +191,7 @@ TEST_CASE("gradients are averaged before the warm-up ends, and local afterwards"
         for (int step = 0; step < 6; ++step) {
             weftTrainMode_t mode = weftTrainSynchronize;
             int changed = -1;
-            if (weftTrainLocalGetMode(local, &mode) || own.step(local, &changed))
-                return weftGetLastError(nullptr);
+            if (weftTrainLocalGetMode(local, &mode) || own.step(local, &changed)) return weftGetLastError(nullptr);
             seen += std::string(mode == weftTrainSynchronize ? "S" : "A") + std::to_string(changed);
         }
         (void)weftTrainLocalDestroy(local);

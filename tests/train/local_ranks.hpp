@@ -18,7 +18,7 @@ class PlacedArrays {
     // Host memory: the arrays themselves.
     PlacedArrays() = default;
     explicit PlacedArrays(int rank) : space_(space_of_rank(rank, true)) {}
-    // What to register for an array.
+    // The address to register for an array.
     void* place(std::vector<std::byte>& bytes) {
         if (!space_) return bytes.data();
         bytes_.push_back(&bytes);

@@ -1,5 +1,5 @@
-// Local SGD, DiLoCo, the parameter server and batch norm on devices, on the fake driver: steps that do not wait, servers
-// in another memory than workers, wrong memory, and batch norm as in host memory.
+// Local SGD, DiLoCo, the parameter server and batch norm on devices, on the fake driver. Steps do not wait, servers may lie
+// in another memory than workers, and batch norm is that of host memory.
 #include <cuda.h>
 #include <weft/train.h>
 
@@ -59,15 +59,15 @@ TEST_CASE("a step on a device that begins a reduction or has none waits for no w
                   const HeldStream held(own.placed.stream());
                   own.set(0, 0, 3 + 2 * rank);
                   own.send();
-                  for (int step = 5; step < 7; ++step)
-                      need(weftTrainLocalStep(local, &changed, own.placed.stream()));
+                  for (int step = 5; step < 7; ++step) need(weftTrainLocalStep(local, &changed, own.placed.stream()));
                   if (changed) return "a result was used too early";
               }
               need(weftTrainLocalStep(local, &changed, own.placed.stream()));
               own.receive();
               need(weftTrainLocalDestroy(local));
               // The mean change is 1 - 4. The outer step is SGD with Nesterov momentum.
-              return changed && std::fabs(own.at(0, 0) - (1 + 0.7 * 1.9 * 3)) < 1e-5 ? "" : std::to_string(own.at(0, 0));
+              return changed && std::fabs(own.at(0, 0) - (1 + 0.7 * 1.9 * 3)) < 1e-5 ? ""
+                                                                                     : std::to_string(own.at(0, 0));
           }) == no_error(2));
 }
 
@@ -169,9 +169,12 @@ class NormRank {
     }
     std::vector<float> results() {
         std::vector<float> all;
-        for (const auto& [memory, count] :
-             {std::pair(layer_.runningMean, 1u), {layer_.runningVariance, 1u}, {mean_, 1u}, {invstd_, 1u}, {own_, 2u},
-              {all_, 2u}}) {
+        for (const auto& [memory, count] : {std::pair(layer_.runningMean, 1u),
+                                            {layer_.runningVariance, 1u},
+                                            {mean_, 1u},
+                                            {invstd_, 1u},
+                                            {own_, 2u},
+                                            {all_, 2u}}) {
             const size_t begin = all.size(), size = count * layer_.channels;
             all.resize(begin + size);
             need(space_->copy(all.data() + begin, memory, size * sizeof(float)));
@@ -255,7 +258,8 @@ TEST_CASE("batch norm on a device refuses wrong memory, streams and counts") {
         uint64_t count = 0;
         std::string seen;
         const auto forward = [&](float* mean, float* invstd, uint64_t* to, weftStream_t stream) {
-            seen += weftTrainBatchNormForward(&layer, floats, mean, invstd, to, comm, stream) ? newest_id() + " " : "+ ";
+            seen +=
+                weftTrainBatchNormForward(&layer, floats, mean, invstd, to, comm, stream) ? newest_id() + " " : "+ ";
         };
         forward(floats + 1, &on_host, nullptr, space->stream());
         forward(static_cast<float*>(far.get()), static_cast<float*>(far.get()) + 1, nullptr, other->stream());
@@ -267,6 +271,7 @@ TEST_CASE("batch norm on a device refuses wrong memory, streams and counts") {
         need(space->synchronize());
         return seen + (std::isnan(on_host) ? "NaN" : "a number");
     });
-    CHECK(ids == std::vector<std::string>(2, "argument.device argument.device argument.device argument.stream "
-                                             "argument.count + NaN"));
+    CHECK(ids == std::vector<std::string>(2,
+                                          "argument.device argument.device argument.device argument.stream "
+                                          "argument.count + NaN"));
 }

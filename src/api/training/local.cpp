@@ -128,8 +128,8 @@ weftResult_t weftTrainLocalCreate(weftTrainLocal_t* local, weftComm_t comm, cons
         };
         Status own = read();
         if (!own) tensors.clear();
-        auto made = train::LocalSgd::make(std::move(own), std::move(tensors), std::move(settings),
-                                           std::move(space), comm);
+        auto made =
+            train::LocalSgd::make(std::move(own), std::move(tensors), std::move(settings), std::move(space), comm);
         if (!made) return made.take_status();
         *local = keep_training<weftTrainLocal>(std::move(*made));
         return ok();

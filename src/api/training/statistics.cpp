@@ -103,8 +103,9 @@ weftResult_t weftTrainBatchNormForward(const weftTrainBatchNorm_t* layer, const 
         WEFT_TRY(check_no_group(function));
         auto read = read_layer(function, layer);
         if (!read) return read.take_status();
-        train::BatchNormForward forward = {shape_of(*read), x, read->epsilon, read->momentum, mean, invstd,
-                                           read->runningMean, read->runningVariance, count, false};
+        train::BatchNormForward forward = {
+            shape_of(*read),       x,     read->epsilon, read->momentum, mean, invstd, read->runningMean,
+            read->runningVariance, count, false};
         const auto device = device_of_arrays(function, {{"mean", mean, true},
                                                         {"invstd", invstd, true},
                                                         {"x", x, forward.shape.count() > 0},

@@ -40,6 +40,7 @@ class StreamMemory {
     ~StreamMemory();
 
     void* data() const { return reinterpret_cast<void*>(address_); }  // the host cannot read it
+    bool pooled() const { return pooled_; }                           // freeing does not wait
 
   private:
     const Driver* driver_ = nullptr;

@@ -80,14 +80,12 @@ Status batch_norm(const BatchNormForward& forward, weftComm_t comm) {
 Status batch_norm(const BatchNormBackward& backward, weftComm_t comm) {
     const BatchNormShape& shape = backward.shape;
     std::vector<double> sums(2 * shape.channels, 0);
-    for_each_run(shape, backward.x, backward.dy,
-                 [&](size_t channel, const float* xs, const float* dys, size_t count) {
-                     for (size_t i = 0; i < count; ++i) {
-                         sums[channel] += double(dys[i]);
-                         sums[shape.channels + channel] +=
-                             double(dys[i]) * (double(xs[i]) - double(backward.mean[channel]));
-                     }
-                 });
+    for_each_run(shape, backward.x, backward.dy, [&](size_t channel, const float* xs, const float* dys, size_t count) {
+        for (size_t i = 0; i < count; ++i) {
+            sums[channel] += double(dys[i]);
+            sums[shape.channels + channel] += double(dys[i]) * (double(xs[i]) - double(backward.mean[channel]));
+        }
+    });
     if (backward.own) std::copy(sums.begin(), sums.end(), backward.own);
     WEFT_TRY(finished(weftAllReduce(sums.data(), sums.data(), sums.size(), weftFloat64, weftSum, comm, nullptr), comm));
     std::copy(sums.begin(), sums.end(), backward.all);

@@ -43,14 +43,14 @@ class DeviceBatchNorm {
     Status launch(BatchNormWork work) {
         const bool by_slice = work == BatchNormWork::measure || work == BatchNormWork::slopes;
         const uint64_t threads = cuda::batch_norm_threads;
-        const uint64_t blocks = by_slice ? arguments.channels * arguments.slices
-                                         : (2 * arguments.channels + threads - 1) / threads;
+        const uint64_t blocks =
+            by_slice ? arguments.channels * arguments.slices : (2 * arguments.channels + threads - 1) / threads;
         arguments.work = work;
         const cuda::ContextScope scope(context_);
         void* parameters[] = {&arguments};
-        return kernel_.launch({.blocks = unsigned(std::min(blocks, cuda::batch_norm_blocks_max)),
-                               .threads = unsigned(threads)},
-                              static_cast<CUstream>(stream_), parameters);
+        return kernel_.launch(
+            {.blocks = unsigned(std::min(blocks, cuda::batch_norm_blocks_max)), .threads = unsigned(threads)},
+            static_cast<CUstream>(stream_), parameters);
     }
     Status all_gather() const {
         const size_t count = 2 * arguments.channels + 1;
@@ -59,8 +59,7 @@ class DeviceBatchNorm {
     }
     Status all_reduce() const {
         double* const sums = arguments.message;
-        return finished(
-            weftAllReduce(sums, sums, 2 * arguments.channels, weftFloat64, weftSum, comm_, stream_), comm_);
+        return finished(weftAllReduce(sums, sums, 2 * arguments.channels, weftFloat64, weftSum, comm_, stream_), comm_);
     }
     // The number of elements of a channel over all ranks, after finish. Waits for the stream.
     Result<uint64_t> count() const {

@@ -163,8 +163,8 @@ Status ParameterServer::serve() {
     WEFT_TRY(ended_by(state_->failure()));
     for (const ServerKey& key : parts_[size_t(peers_->rank())].keys)
         if (space_->on_device())
-            WEFT_TRY(ended_by(space_->copy(parameters_[size_t(key.parameter)].data, key.tensor.data,
-                                           element_bytes(key.tensor))));
+            WEFT_TRY(ended_by(
+                space_->copy(parameters_[size_t(key.parameter)].data, key.tensor.data, element_bytes(key.tensor))));
     return ended_by(space_->synchronize());
 }
 
@@ -220,10 +220,11 @@ Status ParameterServer::check_gradients() const {
         for (const ServerKey& key : parts_[server].keys) {
             const TensorFacts& facts = key.tensor.facts;
             if (all_finite(links_[server]->outgoing() + key.offset_bytes, facts.count, facts.type)) continue;
-            return fail(error::train_server_gradient,
-                        "the gradient of \"{}\" has a number that is not finite, so nothing was pushed: drop this step, "
-                        "or correct the gradient and push again",
-                        key.tensor.name)
+            return fail(
+                       error::train_server_gradient,
+                       "the gradient of \"{}\" has a number that is not finite, so nothing was pushed: drop this step, "
+                       "or correct the gradient and push again",
+                       key.tensor.name)
                 .about({.rank = peers_->rank()});
         }
     return ok();

@@ -30,7 +30,8 @@ UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std:
       units_(&units),
       keeps_wholes_(plan.keeps_gradients),
       overwrites_(plan.overwrites_gradients),
-      wholes_(space, largest(units, whole_bytes)),
+      pools_(plan.pools_gradients),
+      wholes_(space, largest(units, whole_bytes), plan.pools_gradients),
       reduction_(space, groups, plan.divisor, plan.quantization) {}
 
 Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas, int hosts) {
@@ -46,8 +47,7 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
         if (has_replicas) WEFT_TRY(allocate(*space_, reduced_bytes(unit), unit.gradient.partial));
         unit.gradient.partial.discard();
         if (!keeps_wholes_) continue;
-        unit.gradient.has_own_whole = true;
-        WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
+        WEFT_TRY(allocate_own(unit));
         unit.gradient.whole.discard();
     }
     if (!has_replicas) return ok();
@@ -74,10 +74,23 @@ Status UnitGradients::take(Unit& unit) {
         auto memory = wholes_.take();
         if (!memory) return memory.take_status();
         unit.gradient.whole = std::move(*memory);
-        return ok();
+        return one_more ? mark_pooled(unit) : ok();
     }
+    WEFT_TRY(allocate_own(unit));
+    return mark_pooled(unit);
+}
+
+Status UnitGradients::mark_pooled(const Unit& unit) {
+    return pools_ ? space_->mark(read_at_[unit.gradient.whole.data()]) : ok();
+}
+
+Status UnitGradients::allocate_own(Unit& unit) {
     unit.gradient.has_own_whole = true;
-    return allocate(*space_, whole_bytes(unit), unit.gradient.whole);
+    auto made = pools_ ? FlatBuffer::allocate_pooled(*space_, whole_bytes(unit))
+                       : FlatBuffer::allocate(*space_, whole_bytes(unit));
+    if (!made) return made.take_status();
+    unit.gradient.whole = std::move(*made);
+    return ok();
 }
 
 void UnitGradients::reclaim() {
@@ -96,8 +109,10 @@ Result<std::byte*> UnitGradients::begun(int number, bool by_caller) {
             WEFT_TRY(queue_->wait(unit.gradient.read_by));
         else
             WEFT_TRY(take(unit));
-        const bool has_zeros = unit.gradient.whole.discarded();  // in new pages
+        const bool is_new = unit.gradient.whole.discarded();
         WEFT_TRY(unit.gradient.whole.back());
+        if (is_new) WEFT_TRY(mark_pooled(unit));
+        const bool has_zeros = is_new && !space_->on_device();  // in new pages
         if (!has_zeros) WEFT_TRY(fill(unit, by_caller));
         unit.gradient.computing = true;
     }

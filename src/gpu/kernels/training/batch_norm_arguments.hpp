@@ -29,7 +29,7 @@ struct BatchNormArguments {
     double* message;
     const double* messages;  // [rank], of forward
     double epsilon, momentum;
-    float *mean, *invstd;  // mean is an input of backward
+    float *mean, *invstd;                    // mean is an input of backward
     float *running_mean, *running_variance;  // or null
     uint64_t* count;                         // or null
     float* own_sums;                         // or null
