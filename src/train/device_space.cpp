@@ -10,11 +10,8 @@
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
-#include "src/gpu/domain/training_kernel.hpp"
-#include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/training/codec_arguments.hpp"
 #include "src/gpu/kernels/training/convert_arguments.hpp"
-#include "src/gpu/kernels/training/local_arguments.hpp"
 #include "src/train/hooks/codecs.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/peers.hpp"
@@ -114,21 +111,6 @@ class DeviceSpace : public MemorySpace {
         cuda::ConvertArguments arguments = {from, to, count, from_type, to_type};
         return for_elements(&cuda::KernelSet::converter, count, &arguments);
     }
-    Status run_local(const cuda::LocalArguments& work) override {
-        if (!local_.handle()) {
-            auto kernel = cuda::training_kernel(context_, cuda::optimizer_code(), cuda::local_entry_point);
-            if (!kernel) return kernel.take_status();
-            local_ = *kernel;
-        }
-        if (work.count == 0) return ok();
-        const uint64_t blocks = (work.count + cuda::local_threads - 1) / cuda::local_threads;
-        const cuda::ContextScope scope(context_);
-        cuda::LocalArguments arguments = work;
-        void* parameters[] = {&arguments};
-        return local_.launch({.blocks = unsigned(std::min<uint64_t>(blocks, cuda::local_blocks_max)),
-                              .threads = unsigned(cuda::local_threads)},
-                             stream_.handle(), parameters);
-    }
     Status follow(weftStream_t callers) override {
         const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
         WEFT_TRY(event_.record(callers));
@@ -161,7 +143,8 @@ class DeviceSpace : public MemorySpace {
         const cuda::ContextScope scope(context_);
         return stream_.synchronize();
     }
-    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes, bool pooled) override {
+        if (pooled) return allocate_pooled(bytes);
         const cuda::ContextScope scope(context_);
         void* memory = nullptr;
         WEFT_TRY(called(weftMemAlloc(&memory, bytes)));
@@ -175,21 +158,6 @@ class DeviceSpace : public MemorySpace {
         auto owner = std::make_shared<cuda::PinnedMemory>(std::move(*pinned));
         void* const memory = owner->data();
         return std::shared_ptr<void>(std::move(owner), memory);
-    }
-    Result<std::shared_ptr<void>> pin(void* memory, size_t bytes) override {
-        const cuda::RelaxedCapture relaxed(context_.driver());
-        auto pinned = cuda::PinnedMemory::pin(context_, memory, bytes);
-        if (!pinned) return pinned.take_status();
-        return std::shared_ptr<void>(std::make_shared<cuda::PinnedMemory>(std::move(*pinned)));
-    }
-    Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) override {
-        const cuda::ContextScope scope(context_);
-        auto memory = cuda::StreamMemory::allocate(context_, bytes, stream_.handle());
-        if (!memory) return memory.take_status();
-        // Without a pool the end of memory would wait for the device, so discard() keeps it.
-        if (!memory->pooled()) return allocate(bytes);
-        void* const data = memory->data();
-        return std::shared_ptr<void>(data, Pooled{std::make_shared<cuda::StreamMemory>(std::move(*memory))});
     }
     bool discard(std::shared_ptr<void>& memory, size_t) override {
         if (!std::get_deleter<Pooled>(memory)) return false;
@@ -210,6 +178,15 @@ class DeviceSpace : public MemorySpace {
         void operator()(void*) { owner.reset(); }
     };
     using KernelOf = const cuda::Kernel& (cuda::KernelSet::*)() const;
+    Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) {
+        const cuda::ContextScope scope(context_);
+        auto memory = cuda::StreamMemory::allocate(context_, bytes, stream_.handle());
+        if (!memory) return memory.take_status();
+        // Without a pool the end of memory would wait for the device, so discard() keeps it.
+        if (!memory->pooled()) return allocate(bytes, false);
+        void* const data = memory->data();
+        return std::shared_ptr<void>(data, Pooled{std::make_shared<cuda::StreamMemory>(std::move(*memory))});
+    }
     // A kernel of which each thread takes some elements.
     Status for_elements(KernelOf kernel, size_t count, void* arguments) {
         const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
@@ -246,12 +223,29 @@ class DeviceSpace : public MemorySpace {
     cuda::Stream stream_;
     cuda::Event event_;                               // recorded anew for each wait
     std::shared_ptr<const cuda::KernelSet> kernels_;  // null before load_kernels()
-    cuda::Kernel local_;                              // without a handle before run_local()
 };
 
 }  // namespace
 
 Result<std::unique_ptr<MemorySpace>> device_space(int device) { return DeviceSpace::make(device); }
+
+Result<std::shared_ptr<void>> pin_for(int device, void* memory, size_t bytes) {
+    auto driver = cuda::Driver::get();
+    if (!driver) return driver.take_status();
+    auto context = cuda::Context::retain(**driver, device);
+    if (!context) return context.take_status();
+    struct Pinned {
+        cuda::Context context;  // outlives the memory
+        cuda::PinnedMemory memory;
+    };
+    auto owner = std::make_shared<Pinned>();
+    owner->context = std::move(*context);
+    const cuda::RelaxedCapture relaxed(**driver);
+    auto pinned = cuda::PinnedMemory::pin(owner->context, memory, bytes);
+    if (!pinned) return pinned.take_status();
+    owner->memory = std::move(*pinned);
+    return std::shared_ptr<void>(std::move(owner));
+}
 
 Status check_device_stream(const char* function, int device, weftStream_t callers) {
     auto driver = cuda::Driver::get();

@@ -23,7 +23,7 @@ Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
 
 Result<FlatBuffer> FlatBuffer::allocate_pooled(MemorySpace& space, size_t bytes) {
     if (bytes == 0) return FlatBuffer();
-    return own(space, bytes, space.allocate_pooled(bytes));
+    return own(space, bytes, space.allocate(bytes, true));
 }
 
 Result<FlatBuffer> FlatBuffer::allocate_on_host(MemorySpace& space, size_t bytes) {

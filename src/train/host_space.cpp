@@ -6,7 +6,6 @@
 
 #include "src/base/arithmetic.hpp"
 #include "src/base/datatype.hpp"
-#include "src/gpu/kernels/training/local_elements.hpp"
 #include "src/kernels/cpu_kernels.hpp"
 #include "src/train/hooks/codecs.hpp"
 #include "src/train/memory_space.hpp"
@@ -94,22 +93,17 @@ class HostSpace : public MemorySpace {
             cpu_kernels().widen[from_type](to, from, count);
         return ok();
     }
-    Status run_local(const cuda::LocalArguments& work) override {
-        cuda::local_elements(cuda::AllNumbers(), work);
-        return ok();
-    }
     Status follow(weftStream_t) override { return ok(); }
     Status lead(weftStream_t) override { return ok(); }
     Status mark(std::unique_ptr<StreamPlace>&) override { return ok(); }
     Status lead(weftStream_t, const StreamPlace*) override { return ok(); }
     Status zero_for(weftStream_t, void* memory, size_t bytes) override { return zero(memory, bytes); }
     Status synchronize() override { return ok(); }
-    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes, bool) override {
         void* memory = nullptr;
         WEFT_TRY(called(weftHostAlloc(&memory, bytes)));
         return std::shared_ptr<void>(memory, weftMemFree);
     }
-    Result<std::shared_ptr<void>> pin(void*, size_t) override { return std::shared_ptr<void>(); }
     // It is whole pages of a shared segment, which other processes may map: the pages are freed for all of them.
     bool discard(std::shared_ptr<void>& memory, size_t bytes) override {
         return madvise(memory.get(), bytes, MADV_REMOVE) == 0;
@@ -122,8 +116,7 @@ class HostSpace : public MemorySpace {
         return fail(error::memory_arena, "{} bytes of memory that were given back cannot be allocated again: {}", bytes,
                     errno_text(errno));
     }
-    Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) override { return allocate(bytes); }
-    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes); }
+    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes, false); }
 };
 
 }  // namespace

@@ -32,6 +32,12 @@ cuda::LocalArguments work_on(LocalWork work, const void* values, size_t count, w
     return arguments;
 }
 
+Status run(const MemorySpace& space, const cuda::LocalArguments& work) {
+    if (space.on_device()) return run_local_kernel(space.device(), work, space.stream());
+    cuda::local_elements(cuda::AllNumbers(), work);
+    return ok();
+}
+
 template <class Numbers>
 const typename Numbers::Element* elements(const void* values) {
     return static_cast<const typename Numbers::Element*>(values);
@@ -45,12 +51,12 @@ typename Numbers::Element* elements(void* values) {
 
 weftDataType_t state_type(weftDataType_t parameter) { return parameter == weftFloat64 ? weftFloat64 : weftFloat32; }
 
-Status prepare_local_arithmetic(MemorySpace& space) { return space.run_local({}); }
+Status prepare_local_arithmetic(MemorySpace& space) { return run(space, {}); }
 
 Status widen(MemorySpace& space, void* state, const void* values, size_t count, weftDataType_t type) {
     auto work = work_on(LocalWork::widen, values, count, type);
     work.state = state;
-    return space.run_local(work);
+    return run(space, work);
 }
 
 Status subtract(MemorySpace& space, void* difference, const void* anchor, const void* values, size_t count,
@@ -58,7 +64,7 @@ Status subtract(MemorySpace& space, void* difference, const void* anchor, const 
     auto work = work_on(LocalWork::subtract, values, count, type);
     work.state = const_cast<void*>(anchor);
     work.difference = difference;
-    return space.run_local(work);
+    return run(space, work);
 }
 
 Status step_outer(MemorySpace& space, const OuterStep& step, void* values, void* anchor, void* momentum,
@@ -70,13 +76,13 @@ Status step_outer(MemorySpace& space, const OuterStep& step, void* values, void*
     work.learning_rate = step.learning_rate;
     work.decay = step.momentum;
     work.mix = step.mix;
-    return space.run_local(work);
+    return run(space, work);
 }
 
 Status find_infinite(MemorySpace& space, const void* values, size_t count, weftDataType_t type, uint32_t* found) {
     auto work = work_on(LocalWork::find_infinite, values, count, type);
     work.found = found;
-    return space.run_local(work);
+    return run(space, work);
 }
 
 void step_sgd(void* values, const void* gradient, size_t count, weftDataType_t type, double rate) {

@@ -7,6 +7,10 @@
 #include "src/base/result.hpp"
 #include "weft/types.h"
 
+namespace weft::internal::cuda {
+struct LocalArguments;
+}
+
 namespace weft::internal::train {
 
 class MemorySpace;
@@ -32,6 +36,9 @@ Status step_outer(MemorySpace& space, const OuterStep& step, void* values, void*
                   const void* gradient, size_t count, weftDataType_t type);
 // *found becomes 1 if a value is infinite or NaN, and stays as it is otherwise.
 Status find_infinite(MemorySpace& space, const void* values, size_t count, weftDataType_t type, uint32_t* found);
+
+// Of the others, on a device's stream: local_elements.hpp. Without elements it only finds the kernel.
+Status run_local_kernel(int device, const cuda::LocalArguments& work, weftStream_t stream);
 
 // ---- In host memory.
 

@@ -8,10 +8,6 @@
 #include "src/base/result.hpp"
 #include "weft/types.h"
 
-namespace weft::internal::cuda {
-struct LocalArguments;
-}
-
 namespace weft::internal::train {
 
 struct WholeNumbers;
@@ -71,8 +67,6 @@ class MemorySpace {
     // to[i] = from[i]: between float32 or float64, which is rounded to float32 first, and float16 or bfloat16.
     virtual Status convert(void* to, weftDataType_t to_type, const void* from, weftDataType_t from_type,
                            size_t count) = 0;
-    // A loop of training with rare communication: local_elements.hpp. Without elements it says whether there is a kernel.
-    virtual Status run_local(const cuda::LocalArguments& work) = 0;
     // Own work from now on waits for the work that the caller's stream has now.
     virtual Status follow(weftStream_t callers) = 0;
     // The caller's stream waits for the own work so far.
@@ -84,14 +78,10 @@ class MemorySpace {
     // By work on the caller's stream.
     virtual Status zero_for(weftStream_t callers, void* memory, size_t bytes) = 0;
     virtual Status synchronize() = 0;
-    // The owner of memory, not zeroed on a device.
-    virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
+    // The owner of memory, not zeroed on a device. pooled: from a device's pool if it has one, for discard().
+    virtual Result<std::shared_ptr<void>> allocate(size_t bytes, bool pooled = false) = 0;
     // The owner of host memory, zeroed. On a device it is pinned, so that copies there do not block.
     virtual Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) = 0;
-    // Copies to and from host memory, whole pages, are fast while the owner lives. Null on the host.
-    virtual Result<std::shared_ptr<void>> pin(void* memory, size_t bytes) = 0;
-    // As allocate(), from a device's pool if it has one: for discard().
-    virtual Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) = 0;
     // Frees the pages of memory that allocate() has returned, which stays mapped. A device gives pooled memory back behind
     // the own work so far, and keeps other memory. Returns whether the memory is free.
     virtual bool discard(std::shared_ptr<void>& memory, size_t bytes) = 0;
@@ -108,6 +98,8 @@ class MemorySpace {
 
 std::unique_ptr<MemorySpace> host_space();
 Result<std::unique_ptr<MemorySpace>> device_space(int device);
+// Copies between the device and host memory, whole pages, are fast while the owner lives.
+Result<std::shared_ptr<void>> pin_for(int device, void* memory, size_t bytes);
 // Whether calls on memory of the device can use the caller's stream: as MemorySpace::check.
 Status check_device_stream(const char* function, int device, weftStream_t callers);
 // The device that holds the memory; -1: host memory.

@@ -132,8 +132,6 @@ std::vector<std::string> against_reference(int ranks, const weftTrainLocalConfig
     });
 }
 
-std::vector<std::string> no_error(int ranks) { return std::vector<std::string>(size_t(ranks)); }
-
 }  // namespace
 
 TEST_CASE("Local SGD averages parameters of all types at the steps of its rule") {

@@ -104,6 +104,8 @@ std::vector<std::string> in_program_memory(int ranks, Body&& body) {
     return on_ranks(ranks, program_has_devices, body);
 }
 
+inline std::vector<std::string> no_error(int ranks) { return std::vector<std::string>(size_t(ranks)); }
+
 // How far two orders of the same few operations may be apart.
 inline double tolerance(weftDataType_t type, double number) {
     const double digits[] = {0, 0, 0, 0, 0, 0, 0x1p-10, 0x1p-22, 0x1p-50, 0x1p-7};

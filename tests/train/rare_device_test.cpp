@@ -37,8 +37,6 @@ class HeldStream {
     std::atomic<bool> go_{false};
 };
 
-std::string newest_id() { return last_error().id; }
-
 }  // namespace
 
 TEST_CASE("a step on a device that begins a reduction or has none waits for no work") {

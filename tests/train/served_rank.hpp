@@ -91,6 +91,4 @@ inline double push_of(int rank, int step, size_t p, size_t i) {
     return double((uint64_t(rank) * 5 + uint64_t(step) * 7 + p * 3 + i * 11) % 3) - 1;
 }
 
-inline std::vector<std::string> no_error(int ranks) { return std::vector<std::string>(size_t(ranks)); }
-
 }  // namespace weft::internal::test

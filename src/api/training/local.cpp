@@ -89,7 +89,7 @@ Status read_local_config(const weftTrainLocalConfig_t* given, size_t parameters,
     return ok();
 }
 
-Status check_copied_state(const char* function, const train::LocalSgd& own, int parameter, int state,
+Status check_copied_array(const char* function, const train::LocalSgd& own, int parameter, int state,
                           const void* values) {
     WEFT_TRY(check_parameter(function, own, parameter));
     if (state < 0 || state > 2)
@@ -189,7 +189,7 @@ weftResult_t weftTrainLocalGetState(weftTrainLocal_t local, int parameter, weftT
 weftResult_t weftTrainLocalReadState(weftTrainLocal_t local, int parameter, int state, void* values) {
     constexpr const char* function = "weftTrainLocalReadState";
     return guarded_training(function, local, [&](train::LocalSgd& own) -> Status {
-        WEFT_TRY(check_copied_state(function, own, parameter, state, values));
+        WEFT_TRY(check_copied_array(function, own, parameter, state, values));
         return own.read_state(parameter, state, values);
     });
 }
@@ -197,7 +197,7 @@ weftResult_t weftTrainLocalReadState(weftTrainLocal_t local, int parameter, int 
 weftResult_t weftTrainLocalWriteState(weftTrainLocal_t local, int parameter, int state, const void* values) {
     constexpr const char* function = "weftTrainLocalWriteState";
     return guarded_training(function, local, [&](train::LocalSgd& own) -> Status {
-        WEFT_TRY(check_copied_state(function, own, parameter, state, values));
+        WEFT_TRY(check_copied_array(function, own, parameter, state, values));
         return own.write_state(parameter, state, values);
     });
 }

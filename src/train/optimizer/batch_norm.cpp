@@ -63,16 +63,16 @@ Status batch_norm(const BatchNormForward& forward, weftComm_t comm) {
     for (int rank = 0; rank < ranks; ++rank) total += uint64_t(all[own.size() * size_t(rank) + 2 * shape.channels]);
     WEFT_TRY(check_batch_norm_count(total));
     cuda::BatchNormArguments arguments = {};
-    arguments.channels = shape.channels;
-    arguments.ranks = uint64_t(ranks);
+    arguments.form.channels = shape.channels;
+    arguments.form.ranks = uint64_t(ranks);
     arguments.messages = all.data();
     arguments.epsilon = forward.epsilon;
     arguments.momentum = forward.momentum;
-    arguments.mean = forward.mean;
-    arguments.invstd = forward.invstd;
-    arguments.running_mean = forward.running_mean;
-    arguments.running_variance = forward.running_variance;
-    arguments.count = forward.count;
+    arguments.results.mean = forward.mean;
+    arguments.results.invstd = forward.invstd;
+    arguments.results.running_mean = forward.running_mean;
+    arguments.results.running_variance = forward.running_variance;
+    arguments.results.count = forward.count;
     cuda::finish_channels(cuda::AllNumbers(), arguments);
     return ok();
 }

@@ -30,12 +30,12 @@ class DeviceBatchNorm {
         int ranks = 0;
         WEFT_TRY(called(weftCommCount(comm, &ranks)));
         cuda::BatchNormArguments& arguments = made.arguments;
-        arguments.type = shape.datatype;
-        arguments.batch = shape.batch;
-        arguments.channels = shape.channels;
-        arguments.inner = shape.inner;
-        arguments.slices = cuda::batch_norm_slices(shape.count(), shape.channels);
-        arguments.ranks = uint64_t(ranks);
+        arguments.form.type = shape.datatype;
+        arguments.form.batch = shape.batch;
+        arguments.form.channels = shape.channels;
+        arguments.form.inner = shape.inner;
+        arguments.form.slices = cuda::batch_norm_slices(shape.count(), shape.channels);
+        arguments.form.ranks = uint64_t(ranks);
         WEFT_TRY(made.reserve());
         return made;
     }
@@ -43,8 +43,8 @@ class DeviceBatchNorm {
     Status launch(BatchNormWork work) {
         const bool by_slice = work == BatchNormWork::measure || work == BatchNormWork::slopes;
         const uint64_t threads = cuda::batch_norm_threads;
-        const uint64_t blocks =
-            by_slice ? arguments.channels * arguments.slices : (2 * arguments.channels + threads - 1) / threads;
+        const uint64_t blocks = by_slice ? arguments.form.channels * arguments.form.slices
+                                         : (2 * arguments.form.channels + threads - 1) / threads;
         arguments.work = work;
         const cuda::ContextScope scope(context_);
         void* parameters[] = {&arguments};
@@ -53,13 +53,14 @@ class DeviceBatchNorm {
             static_cast<CUstream>(stream_), parameters);
     }
     Status all_gather() const {
-        const size_t count = 2 * arguments.channels + 1;
+        const size_t count = 2 * arguments.form.channels + 1;
         auto* const all = const_cast<double*>(arguments.messages);
         return finished(weftAllGather(arguments.message, all, count, weftFloat64, comm_, stream_), comm_);
     }
     Status all_reduce() const {
         double* const sums = arguments.message;
-        return finished(weftAllReduce(sums, sums, 2 * arguments.channels, weftFloat64, weftSum, comm_, stream_), comm_);
+        return finished(weftAllReduce(sums, sums, 2 * arguments.form.channels, weftFloat64, weftSum, comm_, stream_),
+                        comm_);
     }
     // The number of elements of a channel over all ranks, after finish. Waits for the stream.
     Result<uint64_t> count() const {
@@ -67,7 +68,7 @@ class DeviceBatchNorm {
         const cuda::ContextScope scope(context_);
         uint64_t total = 0;
         WEFT_TRY(cuda::copy_async(driver, reinterpret_cast<CUdeviceptr>(&total),
-                                  reinterpret_cast<CUdeviceptr>(arguments.count), sizeof total,
+                                  reinterpret_cast<CUdeviceptr>(arguments.results.count), sizeof total,
                                   static_cast<CUstream>(stream_)));
         WEFT_TRY(driver.check(driver.StreamSynchronize(static_cast<CUstream>(stream_)),
                               "wait for the statistics of batch norm"));
@@ -86,8 +87,9 @@ class DeviceBatchNorm {
         : context_(std::move(context)), comm_(comm), stream_(stream) {}
 
     Status reserve() {
-        const size_t size = 2 * arguments.channels + 1, slices = 2 * arguments.channels * arguments.slices;
-        const size_t numbers = slices + size * (1 + arguments.ranks) + 1;
+        const size_t size = 2 * arguments.form.channels + 1,
+                     slices = 2 * arguments.form.channels * arguments.form.slices;
+        const size_t numbers = slices + size * (1 + arguments.form.ranks) + 1;
         const cuda::ContextScope scope(context_);
         auto memory = cuda::StreamMemory::allocate(context_, numbers * sizeof(double), static_cast<CUstream>(stream_));
         if (!memory) return memory.take_status();
@@ -116,11 +118,11 @@ Status batch_norm(const BatchNormForward& forward, int device, weftComm_t comm, 
     arguments.x = forward.x;
     arguments.epsilon = forward.epsilon;
     arguments.momentum = forward.momentum;
-    arguments.mean = forward.mean;
-    arguments.invstd = forward.invstd;
-    arguments.running_mean = forward.running_mean;
-    arguments.running_variance = forward.running_variance;
-    arguments.count = forward.count_on_device ? forward.count : made->own_count();
+    arguments.results.mean = forward.mean;
+    arguments.results.invstd = forward.invstd;
+    arguments.results.running_mean = forward.running_mean;
+    arguments.results.running_variance = forward.running_variance;
+    arguments.results.count = forward.count_on_device ? forward.count : made->own_count();
     WEFT_TRY(made->launch(BatchNormWork::measure));
     WEFT_TRY(made->launch(BatchNormWork::join_slices));
     WEFT_TRY(made->all_gather());
@@ -138,9 +140,9 @@ Status batch_norm(const BatchNormBackward& backward, int device, weftComm_t comm
     cuda::BatchNormArguments& arguments = made->arguments;
     arguments.x = backward.x;
     arguments.dy = backward.dy;
-    arguments.mean = const_cast<float*>(backward.mean);
-    arguments.own_sums = backward.own;
-    arguments.sums = backward.all;
+    arguments.results.mean = const_cast<float*>(backward.mean);
+    arguments.results.own_sums = backward.own;
+    arguments.results.sums = backward.all;
     WEFT_TRY(made->launch(BatchNormWork::slopes));
     WEFT_TRY(made->launch(BatchNormWork::add_slices));
     WEFT_TRY(made->all_reduce());

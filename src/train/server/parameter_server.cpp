@@ -25,7 +25,7 @@ Result<std::shared_ptr<ParameterServer>> ParameterServer::make(Status own, std::
                                                                const ServerRules& rules,
                                                                std::unique_ptr<MemorySpace> space, weftComm_t comm) {
     std::shared_ptr<ParameterServer> made(new ParameterServer(std::move(parameters), rules, std::move(space)));
-    if (own) own = made->reserve();
+    if (own) own = made->copies_.reserve(*made->space_, made->parameters_);
     auto peers = Peers::make(comm);
     if (!peers) return own ? peers.take_status() : std::move(own);
     made->peers_ = std::move(*peers);
@@ -46,31 +46,11 @@ Result<std::shared_ptr<ParameterServer>> ParameterServer::make(Status own, std::
     return made;
 }
 
-Status ParameterServer::reserve() {
-    on_host_ = parameters_;
-    if (!space_->on_device()) return ok();
-    size_t bytes = 0;
-    for (const Tensor& tensor : parameters_) bytes += bytes_in_message(tensor);
-    auto memory = FlatBuffer::allocate_on_host(*space_, bytes);
-    if (!memory) return memory.take_status();
-    staging_ = std::move(*memory);
-    bytes = 0;
-    for (Tensor& tensor : on_host_) {
-        tensor.data = staging_.data() + bytes;
-        bytes += bytes_in_message(tensor);
-    }
-    return ok();
-}
-
 Status ParameterServer::broadcast() {
-    for (size_t i = 0; space_->on_device() && peers_->rank() == 0 && i < parameters_.size(); ++i)
-        WEFT_TRY(space_->copy(on_host_[i].data, parameters_[i].data, element_bytes(parameters_[i])));
-    WEFT_TRY(space_->synchronize());
+    if (peers_->rank() == 0) WEFT_TRY(copies_.read());
     // By host memory, because other ranks may have no device.
-    WEFT_TRY(broadcast_values(*peers_, *host_space(), on_host_, 0));
-    for (size_t i = 0; space_->on_device() && i < parameters_.size(); ++i)
-        WEFT_TRY(space_->copy(parameters_[i].data, on_host_[i].data, element_bytes(parameters_[i])));
-    return space_->synchronize();
+    WEFT_TRY(broadcast_values(*peers_, *host_space(), copies_.tensors(), 0));
+    return copies_.write();
 }
 
 ParameterServer::~ParameterServer() {
@@ -82,7 +62,7 @@ ParameterServer::~ParameterServer() {
 void ParameterServer::lay_out(bool serves) {
     parts_.assign(size_t(rules_.servers), {{}, server_header_bytes});
     for (int i = 0; i < parameter_count(); ++i) {
-        const Tensor& tensor = (serves ? on_host_ : parameters_)[size_t(i)];
+        const Tensor& tensor = (serves ? copies_.tensors() : parameters_)[size_t(i)];
         const size_t server = server_of(tensor.name, rules_.servers);
         owners_.push_back(int(server));
         Part& part = parts_[server];
@@ -112,7 +92,7 @@ Status ParameterServer::connect() {
         if (meets) links_[size_t(other)] = std::move(*link);
     }
     answers_.resize(links_.size());
-    if (!serves) staging_ = FlatBuffer();
+    if (!serves) copies_.release();
     return ok();
 }
 
@@ -161,10 +141,7 @@ Status ParameterServer::serve() {
     serve_worker(0);
     for (OwnedThread& thread : threads) thread.end();
     WEFT_TRY(ended_by(state_->failure()));
-    for (const ServerKey& key : parts_[size_t(peers_->rank())].keys)
-        if (space_->on_device())
-            WEFT_TRY(ended_by(
-                space_->copy(parameters_[size_t(key.parameter)].data, key.tensor.data, element_bytes(key.tensor))));
+    for (const ServerKey& key : parts_[size_t(peers_->rank())].keys) WEFT_TRY(ended_by(copies_.write(key.parameter)));
     return ended_by(space_->synchronize());
 }
 
@@ -259,12 +236,14 @@ Status ParameterServer::take_answers() {
     return ok();
 }
 
-Status ParameterServer::push(weftStream_t callers) {
+Status ParameterServer::check_unfinished(const char* function) const {
     WEFT_TRY(usable());
-    if (finished_)
-        return fail(error::train_server_order,
-                    "this worker has finished: call weftTrainServerPush before "
-                    "weftTrainServerFinish");
+    if (!finished_) return ok();
+    return fail(error::train_server_order, "this worker has finished: call {} before weftTrainServerFinish", function);
+}
+
+Status ParameterServer::push(weftStream_t callers) {
+    WEFT_TRY(check_unfinished("weftTrainServerPush"));
     if (!may_push_)
         return fail(error::train_server_order,
                     "this worker has pushed its gradients of this step already: with config.accepted, call "
@@ -279,11 +258,7 @@ Status ParameterServer::push(weftStream_t callers) {
 }
 
 Status ParameterServer::pull(weftStream_t callers) {
-    WEFT_TRY(usable());
-    if (finished_)
-        return fail(error::train_server_order,
-                    "this worker has finished: call weftTrainServerPull before "
-                    "weftTrainServerFinish");
+    WEFT_TRY(check_unfinished("weftTrainServerPull"));
     WEFT_TRY(ended_by(space_->synchronize()));  // the last pull's values are read before new ones come
     for (size_t server = 0; server < links_.size(); ++server)
         WEFT_TRY(ended_by(send(*links_[server], server, MessageKind::pull, 0, server_header_bytes)));

@@ -7,6 +7,7 @@
 #include "src/train/memory_space.hpp"
 #include "src/train/model.hpp"
 #include "src/train/peers.hpp"
+#include "src/train/server/host_copies.hpp"
 #include "src/train/server/server_link.hpp"
 #include "src/train/server/server_message.hpp"
 #include "src/train/server/server_state.hpp"
@@ -52,7 +53,6 @@ class ParameterServer {
   private:
     ParameterServer(std::vector<Tensor> parameters, const ServerRules& rules, std::unique_ptr<MemorySpace> space)
         : space_(std::move(space)), parameters_(std::move(parameters)), rules_(rules) {}
-    Status reserve();
     Status broadcast();
     void lay_out(bool serves);
     Status connect();
@@ -66,6 +66,7 @@ class ParameterServer {
     Status send(ServerLink& link, size_t server, MessageKind kind, uint64_t step, size_t bytes);
     Status take_answer(size_t server);
     Status take_answers();
+    Status check_unfinished(const char* function) const;
     // Copies the gradients to the messages, and checks them there.
     Status put_gradients(weftStream_t callers);
     Status check_gradients() const;
@@ -82,8 +83,7 @@ class ParameterServer {
 
     std::unique_ptr<MemorySpace> space_;
     std::vector<Tensor> parameters_;
-    std::vector<Tensor> on_host_;  // the same, or their copies in `staging_` if they lie on a device
-    FlatBuffer staging_;           // empty on a worker after make()
+    HostCopies copies_;  // released on a worker after make()
     ServerRules rules_;
     std::unique_ptr<Peers> peers_;
     std::vector<int> owners_;                         // of each parameter: its server

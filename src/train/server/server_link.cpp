@@ -40,7 +40,8 @@ Result<std::unique_ptr<ServerLink>> ServerLink::make(weftComm_t parent, int colo
         called(weftCommWindowRegister(link->comm_, link->received_.data(), bytes, &link->window_, WEFT_WIN_DEFAULT)));
     for (auto [pin, buffer] :
          {std::pair(&link->outgoing_pin_, &link->outgoing_), std::pair(&link->received_pin_, &link->received_)}) {
-        auto pinned = space.pin(buffer->data(), buffer->bytes());
+        if (!space.on_device()) break;
+        auto pinned = pin_for(space.device(), buffer->data(), buffer->bytes());
         if (!pinned) return pinned.take_status();
         *pin = std::move(*pinned);
     }

@@ -63,9 +63,12 @@ class UnitGradients {
     MemorySpace* space_;
     const ShardGroups* groups_;
     std::vector<Unit>* units_;
-    bool keeps_wholes_;  // each unit has its own memory for its whole gradient
-    bool overwrites_;    // the caller writes every element
-    bool pools_;         // whole gradients go back to a device's pool
+    struct Rules {
+        bool keeps_wholes;  // each unit has its own memory for its whole gradient
+        bool overwrites;    // the caller writes every element
+        bool pools;         // whole gradients go back to a device's pool
+    };
+    Rules rules_;
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
     BufferPool wholes_;

@@ -28,7 +28,8 @@ class BatchNormKernel {
             case BatchNormWork::finish: return finish_channels(own, a_);
             case BatchNormWork::add_slices: return add_slices(own);
             case BatchNormWork::write_sums:
-                for (uint64_t i = own.first; i < 2 * a_.channels; i += own.step) a_.sums[i] = float(a_.message[i]);
+                for (uint64_t i = own.first; i < 2 * a_.form.channels; i += own.step)
+                    a_.results.sums[i] = float(a_.message[i]);
                 return;
         }
     }
@@ -41,15 +42,15 @@ class BatchNormKernel {
     };
 
     WEFT_DEVICE Slice slice_at(uint64_t channel, uint64_t number) const {
-        const uint64_t count = a_.batch * a_.inner, length = (count + a_.slices - 1) / a_.slices;
+        const uint64_t count = a_.form.batch * a_.form.inner, length = (count + a_.form.slices - 1) / a_.form.slices;
         const uint64_t begin = number * length, end = begin + length;
         return {channel, begin < count ? begin : count, end < count ? end : count};
     }
     // body(slice) gives two sums.
     template <class Body>
     WEFT_DEVICE void for_slices(Body&& body) const {
-        for (uint64_t b = uint64_t(team_.block); b < a_.channels * a_.slices; b += uint64_t(team_.blocks)) {
-            const TwoSums sums = body(slice_at(b / a_.slices, b % a_.slices));
+        for (uint64_t b = uint64_t(team_.block); b < a_.form.channels * a_.form.slices; b += uint64_t(team_.blocks)) {
+            const TwoSums sums = body(slice_at(b / a_.form.slices, b % a_.form.slices));
             if (team_.thread != 0) continue;
             a_.of_slices[2 * b] = sums.first;
             a_.of_slices[2 * b + 1] = sums.second;
@@ -57,28 +58,28 @@ class BatchNormKernel {
     }
 
     WEFT_DEVICE double get(const void* memory, uint64_t i) const {
-        if (a_.type == weftFloat32) return double(static_cast<const float*>(memory)[i]);
+        if (a_.form.type == weftFloat32) return double(static_cast<const float*>(memory)[i]);
         const uint16_t bits = static_cast<const uint16_t*>(memory)[i];
-        return double(a_.type == weftFloat16 ? Arithmetic<weftFloat16>::widen(bits)
-                                             : Arithmetic<weftBfloat16>::widen(bits));
+        return double(a_.form.type == weftFloat16 ? Arithmetic<weftFloat16>::widen(bits)
+                                                  : Arithmetic<weftBfloat16>::widen(bits));
     }
     // Adds up term(place in memory), which gives two numbers. Each lane takes every batch_norm_threads-th element; then
     // the lanes are added up in halves. All threads get the sums.
     template <class Term>
     WEFT_DEVICE TwoSums sum(const Slice& slice, Term&& term) const {
         constexpr uint64_t lanes = batch_norm_threads;
-        const uint64_t rows = lanes / a_.inner, rest = lanes % a_.inner;
+        const uint64_t rows = lanes / a_.form.inner, rest = lanes % a_.form.inner;
         for (uint64_t lane = uint64_t(team_.thread); lane < lanes; lane += uint64_t(team_.threads)) {
             TwoSums total{0, 0};
-            uint64_t row = (slice.begin + lane) / a_.inner, column = (slice.begin + lane) % a_.inner;
+            uint64_t row = (slice.begin + lane) / a_.form.inner, column = (slice.begin + lane) % a_.form.inner;
             for (uint64_t i = slice.begin + lane; i < slice.end; i += lanes) {
-                const TwoSums one = term((row * a_.channels + slice.channel) * a_.inner + column);
+                const TwoSums one = term((row * a_.form.channels + slice.channel) * a_.form.inner + column);
                 total.first += one.first;
                 total.second += one.second;
                 row += rows;
                 column += rest;
-                if (column < a_.inner) continue;
-                column -= a_.inner;
+                if (column < a_.form.inner) continue;
+                column -= a_.form.inner;
                 ++row;
             }
             shared_.sums[lane] = total;
@@ -110,31 +111,32 @@ class BatchNormKernel {
         return {mean, squares.first};
     }
     WEFT_DEVICE TwoSums slopes_of(const Slice& slice) const {
-        const auto mean = double(a_.mean[slice.channel]);
+        const auto mean = double(a_.results.mean[slice.channel]);
         return sum(slice, [this, mean](uint64_t at) {
             const double slope = get(a_.dy, at);
             return TwoSums{slope, slope * (get(a_.x, at) - mean)};
         });
     }
     WEFT_DEVICE void join_slices(const NumbersOfThread& own) const {
-        for (uint64_t c = own.first; c < a_.channels; c += own.step) {
+        for (uint64_t c = own.first; c < a_.form.channels; c += own.step) {
             Moments all;
-            for (uint64_t s = 0; s < a_.slices; ++s) {
-                const double* const from = a_.of_slices + 2 * (c * a_.slices + s);
+            for (uint64_t s = 0; s < a_.form.slices; ++s) {
+                const double* const from = a_.of_slices + 2 * (c * a_.form.slices + s);
                 all.add({slice_at(c, s).count(), from[0], from[1]});
             }
             a_.message[c] = all.mean;
-            a_.message[a_.channels + c] = all.squares;
+            a_.message[a_.form.channels + c] = all.squares;
         }
-        if (own.first == 0) a_.message[2 * a_.channels] = double(a_.batch * a_.inner);
+        if (own.first == 0) a_.message[2 * a_.form.channels] = double(a_.form.batch * a_.form.inner);
     }
     WEFT_DEVICE void add_slices(const NumbersOfThread& own) const {
-        for (uint64_t i = own.first; i < 2 * a_.channels; i += own.step) {
-            const uint64_t channel = i % a_.channels, which = i / a_.channels;
+        for (uint64_t i = own.first; i < 2 * a_.form.channels; i += own.step) {
+            const uint64_t channel = i % a_.form.channels, which = i / a_.form.channels;
             double total = 0;
-            for (uint64_t s = 0; s < a_.slices; ++s) total += a_.of_slices[2 * (channel * a_.slices + s) + which];
+            for (uint64_t s = 0; s < a_.form.slices; ++s)
+                total += a_.of_slices[2 * (channel * a_.form.slices + s) + which];
             a_.message[i] = total;
-            if (a_.own_sums) a_.own_sums[i] = float(total);
+            if (a_.results.own_sums) a_.results.own_sums[i] = float(total);
         }
     }
 

@@ -17,11 +17,24 @@ enum class BatchNormWork : int32_t {
 };
 
 // The elements of a channel are `slices` slices of equal length but for the last one.
-struct BatchNormArguments {
-    BatchNormWork work;
+struct BatchNormForm {
     weftDataType_t type;  // of x and dy: float32, float16 or bfloat16
     uint64_t batch, channels, inner;
     uint64_t slices, ranks;
+};
+
+// Of forward, or of backward.
+struct BatchNormResults {
+    float *mean, *invstd;                    // mean is an input of backward
+    float *running_mean, *running_variance;  // or null
+    uint64_t* count;                         // or null
+    float* own_sums;                         // or null
+    float* sums;
+};
+
+struct BatchNormArguments {
+    BatchNormWork work;
+    BatchNormForm form;
     const void *x, *dy;
     double* of_slices;  // [channel][slice][2]
     // Forward: each channel's mean, each one's sum of squared distances to it, and the elements of a channel.
@@ -29,11 +42,7 @@ struct BatchNormArguments {
     double* message;
     const double* messages;  // [rank], of forward
     double epsilon, momentum;
-    float *mean, *invstd;                    // mean is an input of backward
-    float *running_mean, *running_variance;  // or null
-    uint64_t* count;                         // or null
-    float* own_sums;                         // or null
-    float* sums;
+    BatchNormResults results;
 };
 
 inline constexpr int batch_norm_threads = 256;

@@ -29,23 +29,25 @@ WEFT_DEVICE float running(double kept, double now, double momentum) {
 // Fewer than two elements have no variance: the results are NaN then, and the running statistics stay.
 template <class Range>
 WEFT_DEVICE void finish_channels(const Range& own, const BatchNormArguments& a) {
-    const uint64_t size = 2 * a.channels + 1;
-    for (uint64_t c = own.first; c < a.channels; c += own.step) {
+    const uint64_t size = 2 * a.form.channels + 1;
+    for (uint64_t c = own.first; c < a.form.channels; c += own.step) {
         Moments all;
-        for (uint64_t rank = 0; rank < a.ranks; ++rank) {
+        for (uint64_t rank = 0; rank < a.form.ranks; ++rank) {
             const double* const from = a.messages + rank * size;
-            all.add({from[2 * a.channels], from[c], from[a.channels + c]});
+            all.add({from[2 * a.form.channels], from[c], from[a.form.channels + c]});
         }
-        if (c == 0 && a.count) *a.count = uint64_t(all.count);
+        if (c == 0 && a.results.count) *a.results.count = uint64_t(all.count);
         if (all.count < 2) {
-            a.mean[c] = a.invstd[c] = __builtin_nanf("");
+            a.results.mean[c] = a.results.invstd[c] = __builtin_nanf("");
             continue;
         }
-        a.mean[c] = float(all.mean);
-        a.invstd[c] = float(1 / sqrt(all.squares / all.count + a.epsilon));
-        if (a.running_mean) a.running_mean[c] = running(double(a.running_mean[c]), all.mean, a.momentum);
-        if (a.running_variance)
-            a.running_variance[c] = running(double(a.running_variance[c]), all.squares / (all.count - 1), a.momentum);
+        a.results.mean[c] = float(all.mean);
+        a.results.invstd[c] = float(1 / sqrt(all.squares / all.count + a.epsilon));
+        if (a.results.running_mean)
+            a.results.running_mean[c] = running(double(a.results.running_mean[c]), all.mean, a.momentum);
+        if (a.results.running_variance)
+            a.results.running_variance[c] =
+                running(double(a.results.running_variance[c]), all.squares / (all.count - 1), a.momentum);
     }
 }
 
