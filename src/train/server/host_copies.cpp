@@ -1,5 +1,6 @@
 #include "src/train/server/host_copies.hpp"
 
+#include "src/train/peers.hpp"
 #include "src/train/server/server_message.hpp"
 
 namespace weft::internal::train {
@@ -21,13 +22,12 @@ Status HostCopies::reserve(MemorySpace& space, const std::vector<Tensor>& parame
     return ok();
 }
 
-Status HostCopies::read() {
-    for (size_t i = 0; space_->on_device() && i < parameters_.size(); ++i)
+Status HostCopies::broadcast(const Peers& peers) {
+    for (size_t i = 0; space_->on_device() && peers.rank() == 0 && i < parameters_.size(); ++i)
         WEFT_TRY(space_->copy(on_host_[i].data, parameters_[i].data, element_bytes(parameters_[i])));
-    return space_->synchronize();
-}
-
-Status HostCopies::write() {
+    WEFT_TRY(space_->synchronize());
+    // By host memory, because other ranks may have no device.
+    WEFT_TRY(broadcast_values(peers, *host_space(), on_host_, 0));
     for (size_t i = 0; i < parameters_.size(); ++i) WEFT_TRY(write(int(i)));
     return space_->synchronize();
 }

@@ -8,6 +8,8 @@
 
 namespace weft::internal::train {
 
+class Peers;
+
 // Its space must outlive it. Thread-bound.
 class HostCopies {
   public:
@@ -16,10 +18,9 @@ class HostCopies {
 
     // The data is in host memory.
     const std::vector<Tensor>& tensors() const { return on_host_; }
-    // All parameters, from their memory or to it. Waits.
-    Status read();
-    Status write();
-    // One, to its memory. Does not wait.
+    // All ranks call it: the values of rank 0, in the copies and in the parameters' memory.
+    Status broadcast(const Peers& peers);
+    // Copies one to the parameter's memory. Does not wait.
     Status write(int parameter);
     // No copy is needed any more.
     void release() { staging_ = FlatBuffer(); }

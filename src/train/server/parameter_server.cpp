@@ -39,18 +39,11 @@ Result<std::shared_ptr<ParameterServer>> ParameterServer::make(Status own, std::
     for (size_t i = 0; i < made->parameters_.size(); ++i)
         add_line(text, "parameter", i, made->parameters_[i].name, made->parameters_[i].facts);
     WEFT_TRY(check_agreement(*made->peers_, std::move(text), std::move(own)));
-    Status ready = made->broadcast();
+    Status ready = made->copies_.broadcast(*made->peers_);
     if (ready) ready = made->connect();
     if (!ready) made->abort();
     WEFT_TRY(std::move(ready));
     return made;
-}
-
-Status ParameterServer::broadcast() {
-    if (peers_->rank() == 0) WEFT_TRY(copies_.read());
-    // By host memory, because other ranks may have no device.
-    WEFT_TRY(broadcast_values(*peers_, *host_space(), copies_.tensors(), 0));
-    return copies_.write();
 }
 
 ParameterServer::~ParameterServer() {

@@ -53,7 +53,6 @@ class ParameterServer {
   private:
     ParameterServer(std::vector<Tensor> parameters, const ServerRules& rules, std::unique_ptr<MemorySpace> space)
         : space_(std::move(space)), parameters_(std::move(parameters)), rules_(rules) {}
-    Status broadcast();
     void lay_out(bool serves);
     Status connect();
     Status usable() const;
