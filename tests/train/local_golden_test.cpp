@@ -115,6 +115,7 @@ std::vector<std::string> against_reference(int ranks, const weftTrainLocalConfig
         weftTrainLocal_t local = nullptr;
         if (weftTrainLocalCreate(&local, comm, own.tensors.data(), own.tensors.size(), &config) != weftSuccess)
             return weftGetLastError(nullptr);
+        own.receive();
         std::string wrong;
         for (int step = 0; step < steps && wrong.empty(); ++step) {
             own.each([&](size_t p, size_t i) { own.set(p, i, own.at(p, i) + change(rank, step, p, i)); });
@@ -163,6 +164,7 @@ TEST_CASE("the outer step is torch's Nesterov SGD") {
         const weftTrainLocalConfig_t config = diloco_config(1);
         weftTrainLocal_t local = nullptr;
         if (weftTrainLocalCreate(&local, comm, own.tensors.data(), 1, &config)) return weftGetLastError(nullptr);
+        own.receive();
         // Mean gradients 0.5, then -0.25. torch.optim.SGD(lr=0.7, momentum=0.9, nesterov=True) gives these numbers.
         const double golden[] = {1 - 0.7 * 0.95, 1 - 0.7 * 0.95 - 0.7 * (-0.25 + 0.9 * 0.2)};
         const double changes[2][2] = {{-1, 0}, {0.75, -0.25}};
@@ -185,6 +187,7 @@ TEST_CASE("gradients are averaged before the warm-up ends, and local afterwards"
         const weftTrainLocalConfig_t config = average_config(2, 2);
         weftTrainLocal_t local = nullptr;
         if (weftTrainLocalCreate(&local, comm, own.tensors.data(), 1, &config)) return weftGetLastError(nullptr);
+        own.receive();
         std::string seen;
         for (int step = 0; step < 6; ++step) {
             weftTrainMode_t mode = weftTrainSynchronize;
@@ -215,6 +218,7 @@ TEST_CASE("training goes on from a checkpoint as if it had not ended, also with 
             weftTrainLocal_t local = nullptr;
             if (weftTrainLocalCreate(&local, comm, own.tensors.data(), own.tensors.size(), &config))
                 return weftGetLastError(nullptr);
+            own.receive();
             if (restores && weftTrainLocalRestore(local, steps)) return weftGetLastError(nullptr);
             for (int step = restores ? saved_at : 0; step <= last; ++step) {
                 for (size_t p = 0; step == saved_at && p < own.model.size(); ++p) {
@@ -265,6 +269,7 @@ TEST_CASE("Local SGD and DiLoCo reach the minimum of a quadratic whose ranks hav
             if (program_has_devices) own.place(rank);
             weftTrainLocal_t local = nullptr;
             if (weftTrainLocalCreate(&local, comm, own.tensors.data(), 2, &config)) return weftGetLastError(nullptr);
+            own.receive();
             for (int step = 0; step < 200; ++step) {
                 own.each([&](size_t p, size_t i) { own.set(p, i, own.at(p, i) - 0.1 * (own.at(p, i) - rank)); });
                 if (own.step(local)) return weftGetLastError(nullptr);
@@ -293,6 +298,7 @@ TEST_CASE("a number that is not finite is dropped on all ranks, with the rank an
             if (program_has_devices) own.place(rank);
             weftTrainLocal_t local = nullptr;
             if (weftTrainLocalCreate(&local, comm, own.tensors.data(), 2, &config)) return weftGetLastError(nullptr);
+            own.receive();
             own.set(1, 1, rank == 2 ? NAN : 5);
             if (own.step(local) != weftInvalidUsage) return "no error";
             if (last_error().id != std::string("train.local-values") || last_error().failedRank != 2)
@@ -316,6 +322,7 @@ TEST_CASE("ranks that restore different steps, and ranks that give up, are error
         const weftTrainLocalConfig_t config = diloco_config(1);
         weftTrainLocal_t local = nullptr;
         if (weftTrainLocalCreate(&local, comm, own.tensors.data(), 1, &config)) return weftGetLastError(nullptr);
+        own.receive();
         if (weftTrainLocalRestore(local, rank ? 3 : 2) != weftMismatch) return "no mismatch";
         if (last_error().id != std::string("train.local-restore") || last_error().failedRank != 1)
             return weftGetLastError(nullptr);

@@ -23,18 +23,24 @@ namespace {
 class HeldStream {
   public:
     explicit HeldStream(weftStream_t stream) {
-        const auto wait = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); };
-        if (cuLaunchHostFunc(static_cast<CUstream>(stream), wait, &go_) != CUDA_SUCCESS)
+        const auto wait = [](void* given) {
+            const std::unique_ptr<Flag> flag(static_cast<Flag*>(given));
+            (*flag)->wait(false);
+        };
+        auto flag = std::make_unique<Flag>(go_);
+        if (cuLaunchHostFunc(static_cast<CUstream>(stream), wait, flag.get()) != CUDA_SUCCESS)
             throw std::runtime_error("no function in the stream");
+        (void)flag.release();
     }
     HeldStream(const HeldStream&) = delete;
     ~HeldStream() {
-        go_ = true;
-        go_.notify_all();
+        *go_ = true;
+        go_->notify_all();
     }
 
   private:
-    std::atomic<bool> go_{false};
+    using Flag = std::shared_ptr<std::atomic<bool>>;  // of this object, and of the function
+    Flag go_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace
