@@ -84,12 +84,12 @@ Status LocalSgd::usable() const {
 }
 
 Status LocalSgd::ended_by(Status status) {
-    if (status) return status;
+    if (status || !failure_) return status;  // the first failure has its sentence already
     if (peers_->aborted())
         status = fail(error::train_aborted, "weftTrainLocalAbort has ended this object: {}", status.sentence());
     else if (status.id() == error::abort_remote)
         status = fail(status, "another rank ended its training object: {}", status.sentence());
-    if (failure_) failure_ = status.copy();
+    failure_ = status.copy();
     peers_->abort();  // the other ranks wait for this one
     return status;
 }
