@@ -354,7 +354,7 @@ def batch_norm_forward(
     x: (batch, channels, ...). running_mean and running_variance: float32 arrays that follow, or None.
     The output is (x - mean) * invstd * weight + bias.
     stream: on a device, the CUDA stream of the work. count: an array of one int64 there, which receives the number of
-    elements and is returned; without it the call waits for the number.
+    elements and is returned; without it the call waits for the number. Keep all arrays until the work is done.
     """
     shape = _layer(x)
     mean, invstd = _floats_beside(x, (shape[1],), comm), _floats_beside(x, (shape[1],), comm)

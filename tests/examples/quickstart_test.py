@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SOURCE, PROGRAM, WEFT = sys.argv[1:]
+SOURCE, PROGRAM, WEFT = (os.path.abspath(path) for path in sys.argv[1:])
 LONG = bool(os.environ.get("WEFT_TEST_LONG"))
 SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 12 --report 20 --steps 60"
 
