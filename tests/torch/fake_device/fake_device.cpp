@@ -352,7 +352,10 @@ void record_stream(at::Tensor& tensor, at::Stream stream) {
 at::Tensor over(uintptr_t address, int64_t bytes, int device) {
     const at::Device place(kind, c10::DeviceIndex(device));
     const c10::DeviceGuard here(place);
-    return at::from_blob(reinterpret_cast<void*>(address), {bytes}, at::TensorOptions(at::kByte).device(place), place);
+    return at::for_blob(reinterpret_cast<void*>(address), {bytes})
+        .options(at::TensorOptions(at::kByte).device(place))
+        .target_device(place)
+        .make_tensor();
 }
 
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { at::native::cpu_fallback(op, stack); }
