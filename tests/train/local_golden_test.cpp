@@ -138,6 +138,7 @@ std::vector<std::string> against_reference(int ranks, const weftTrainLocalConfig
 TEST_CASE("Local SGD averages parameters of all types at the steps of its rule") {
     const std::vector<int> one_fragment(model_of_all_types().size(), 0);
     for (const int ranks : {1, 2, 3, 4}) {
+        if (is_left_out(ranks)) continue;
         const auto [period, warmup] =
             std::array<std::pair<int, int>, 4>{{{1, 0}, {2, 0}, {3, 2}, {4, 3}}}[size_t(ranks - 1)];
         INFO(ranks);
@@ -149,6 +150,7 @@ TEST_CASE("Local SGD averages parameters of all types at the steps of its rule")
 TEST_CASE("DiLoCo's outer step agrees with the reference, with fragments, delays and mixes") {
     std::vector<int> fragments[] = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 1, 2, 0, 1, 2, 0, 1, 2, 0}};
     for (const int ranks : {1, 2, 3, 4}) {
+        if (is_left_out(ranks)) continue;
         INFO(ranks);
         CHECK(against_reference(ranks, diloco_config(2), 5, fragments[0]) == no_error(ranks));
         weftTrainLocalConfig_t streaming = diloco_config(6, 3, 1, 0.25);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/amount.hpp"
 #include "tests/train/hooked_model.hpp"
 #include "tests/train/trained_rank.hpp"
 
@@ -103,6 +104,9 @@ template <class Body>
 std::vector<std::string> in_program_memory(int ranks, Body&& body) {
     return on_ranks(ranks, program_has_devices, body);
 }
+
+// Numbers of ranks that the small form leaves out on devices, where threads play the kernels.
+inline bool is_left_out(int ranks) { return program_has_devices && small() && ranks != 3; }
 
 inline std::vector<std::string> no_error(int ranks) { return std::vector<std::string>(size_t(ranks)); }
 
