@@ -43,12 +43,12 @@ def plain(tensor):
     return tensor.as_subclass(torch.Tensor).cpu()
 
 
-def run(body):
-    """body(comm) on two ranks."""
-    ranks.run(2, _rank, weft.unique_id(), body, backend=None)
+def run(bodies):
+    """Each body(comm) on two ranks, in one pair of processes: their start takes seconds."""
+    ranks.run(2, _rank, weft.unique_id(), bodies, backend=None)
 
 
-def _rank(rank, size, unique_id, body):
+def _rank(rank, size, unique_id, bodies):
     torch_as_tensor = torch.as_tensor
 
     def as_tensor(memory, *arguments, **named):
@@ -63,7 +63,8 @@ def _rank(rank, size, unique_id, body):
     with mock.patch.object(torch, "as_tensor", as_tensor), weft.init(
         rank=rank, size=size, unique_id=unique_id, device=here().index
     ) as comm:
-        body(comm)
+        for body in bodies:
+            body(comm)
 
 
 def _ddp(comm):
@@ -139,20 +140,8 @@ def _batch_norm(comm):
 
 
 class TrainArrays(unittest.TestCase):
-    def test_ddp_and_optimizer(self):
-        run(_ddp)
-
-    def test_shard(self):
-        run(_shard)
-
-    def test_local_sgd(self):
-        run(_local)
-
-    def test_parameter_server(self):
-        run(_server)
-
-    def test_batch_norm(self):
-        run(_batch_norm)
+    def test_all_objects_take_tensors_of_a_device(self):
+        run((_ddp, _shard, _local, _server, _batch_norm))
 
 
 if __name__ == "__main__":
