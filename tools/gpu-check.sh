@@ -452,11 +452,11 @@ torch_tests() {
     python=$("$python" -c 'import sys; print(sys.executable)')
     run meson configure "$build" -Dpython=enabled "-Dpython_program=$python" "-Dtorch_program=$python" &&
         run ninja -C "$build" python-package || return
-    for name in devices_test collectives_test windows_test training_test.Training.test_{ddp,fsdp2,pipelining}; do
+    for name in devices_test collectives_test windows_test train_arrays_test training_test.Training.test_{ddp,fsdp2,pipelining}; do
         with WEFT_TEST_SMALL=1 WEFT_TEST_TORCH_DEVICE=cuda OMP_NUM_THREADS=1 "PYTHONPATH=$(realpath "$build")/python:$top/tests/torch" \
             run env -C tests/torch "$python" -m unittest "$name" || return
     done
-    result "$title" "calls, streams, windows, DDP, FSDP2, pipelines on $gpus GPUs: all are right"
+    result "$title" "calls, streams, windows, training objects, DDP, FSDP2, pipelines on $gpus GPUs: all are right"
 }
 # cores COUNT: one rank on each core.
 cores() {

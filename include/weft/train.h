@@ -171,11 +171,14 @@ typedef struct {
     int overwriteGradients; /* 1: a whole gradient begins with any numbers, for a faster step: a caller that asks for the
                                gradient of a parameter writes every element of all gradients of the unit. 0: it begins
                                with zeros */
+    int poolGradients;      /* with onDevice, 1: whole gradients come from the device's memory pool and go back to it at
+                          weftTrainShardFinish, by work of streams. Reductions copy them then, because other ranks cannot
+                          map a pool. 0: they stay allocated */
 } weftTrainShardConfig_t;
-#define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                   \
-    {                                                                                                         \
-        sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat, \
-            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0, 0   \
+#define WEFT_TRAIN_SHARD_CONFIG_INITIALIZER                                                                    \
+    {                                                                                                          \
+        sizeof(weftTrainShardConfig_t), WEFT_TRAIN_SHARD_CONFIG_MAGIC, WEFT_VERSION_CODE, weftTrainShardFlat,  \
+            weftTrainShardParameters, 0, 0, 0, weftNumTypes, weftNumTypes, weftNumTypes, 0, 0, 256, 0, 0, 0, 0 \
     }
 
 /* This rank's part of a parameter: `count` elements from element `begin` on, of the parameter's datatype. Start from
@@ -752,8 +755,8 @@ typedef struct {
             NULL, 0, 0.7, 0.9, 0.0                                                                                   \
     }
 
-/* DiLoCo's state of a parameter, for checkpoints: host memory of the object, valid as long as it lives. Start from
- * WEFT_TRAIN_LOCAL_STATE_INITIALIZER. The struct grows at its end only. */
+/* DiLoCo's state of a parameter, for checkpoints: memory of the object, of the parameters' kind, valid as long as it
+ * lives. Start from WEFT_TRAIN_LOCAL_STATE_INITIALIZER. The struct grows at its end only. */
 typedef struct {
     size_t size;             /* sizeof(weftTrainLocalState_t) of the caller */
     void* anchor;            /* the global values: count elements. NULL with weftTrainAverage, as the next two */
@@ -769,9 +772,13 @@ typedef struct {
  * other calls. Names, counts, types and settings are equal on all ranks: an error names the first difference and both
  * ranks. If one rank's arguments are wrong, the others get weftMismatch, and comm lives on. Then all ranks have the
  * values of rank 0. Blocks. It makes a communicator of its own from comm.
- * parameters, parameterCount  at least one, in host memory, count elements each, which lives as long as the object.
+ *
+ * parameters, parameterCount  at least one, count elements each. They lie in host memory, or on comm's device, alike on
+ *                             all ranks, and live as long as the object. Device memory holds its values already.
  *                             Gradients in the structs are ignored
+ *
  * config                      settings: at least its period
+ *
  * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks differ), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound, to comm.
@@ -781,7 +788,7 @@ WEFT_API weftResult_t weftTrainLocalCreate(weftTrainLocal_t* local, weftComm_t c
                                            const weftTrainTensor_t* parameters, size_t parameterCount,
                                            const weftTrainLocalConfig_t* config);
 
-/* Ends `local`. Waits for a reduction in progress, which the other ranks make after as many steps. If a rank gives up,
+/* Ends `local`. On a device it waits for the work of its steps. Waits for a reduction in progress, which the other ranks make after as many steps. If a rank gives up,
  * it calls weftTrainLocalAbort before. It returns a failure of that reduction; local is freed all the same. NULL is
  * accepted.
  * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork),
@@ -797,16 +804,21 @@ WEFT_API weftResult_t weftTrainLocalAbort(weftTrainLocal_t local);
 
 /* Ends a training step of `local`: call it after each step of the optimizer, on all ranks equally often. Writes to
  * `changed` whether parameters got values from other ranks: 1 or 0. NULL is accepted.
+ *
+ * stream  host memory: NULL. A device: the CUDA stream that has changed the parameters and uses them next
+ *
  * weftTrainAverage: step number n, from 0, averages all parameters if n >= warmup and (n - warmup) % period == 0. It
  * blocks.
  * weftTrainDiloco: each period / fragments steps the reduction of the next fragment begins in the background. It gives
  * the mean of (anchor - parameter) over all ranks. After delay more steps this is the gradient of the outer SGD on the
  * anchor. The parameters become anchor + mix * (parameter - anchor). That blocks until the reduction is done.
+ * On a device only the steps that use a result block: the verdict on it is the host's. The new values are work that the
+ * stream waits for.
  * If a result is not finite, it is dropped on all ranks: train.local-values names the rank. Values, anchors and
  * momentum stay as they were, and the step counts.
  * Errors: weftInvalidUsage (a result is not finite), weftMismatch, weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed);
+WEFT_API weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed, weftStream_t stream);
 
 /* Writes to `mode` whether gradients are averaged in the next step of `local`, for weftTrainDdpBegin: post-local SGD
  * has weftTrainSynchronize before config.warmup. Otherwise it is weftTrainAccumulate: the ranks step alone.
@@ -825,12 +837,29 @@ WEFT_API weftResult_t weftTrainLocalGetSteps(weftTrainLocal_t local, uint64_t* s
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainLocalRestore(weftTrainLocal_t local, uint64_t steps);
 
-/* Writes to `state` where the state of parameter number `parameter` of `local` lies: host memory, elements. It may be
- * read and written until the next weftTrainLocalStep. Blocks until a reduction in progress is done.
+/* Writes to `state` where the state of parameter number `parameter` of `local` lies: memory of the parameters' kind,
+ * elements. It may be read and written until the next weftTrainLocalStep; on a device by work of that step's stream, or
+ * finished work. Blocks until a reduction in progress is done.
  * Errors: weftInvalidArgument (no such parameter, state was not initialised), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainLocalGetState(weftTrainLocal_t local, int parameter, weftTrainLocalState_t* state);
+
+/* Copies one array of the state of a parameter to host memory. Does not communicate. Blocks until a reduction in
+ * progress and the copy are done.
+ *
+ * local, parameter  the object, the number of the parameter
+ *
+ * state             0: the anchor, 1: the momentum, 2: reduced, as in weftTrainLocalState_t
+ *
+ * values            receives as many elements as the parameter has: host memory
+ *
+ * Errors: weftInvalidArgument (no such parameter or array), weftRemoteError, weftTimeout, weftSystemError.
+ * Thread-bound. */
+WEFT_API weftResult_t weftTrainLocalReadState(weftTrainLocal_t local, int parameter, int state, void* values);
+/* Copies `values`, as many elements as the parameter number `parameter` has, from host memory to the array number
+ * `state` of `local`. Errors and threads: as above. */
+WEFT_API weftResult_t weftTrainLocalWriteState(weftTrainLocal_t local, int parameter, int state, const void* values);
 
 /* ---- Checkpoints ---- */
 
@@ -1294,18 +1323,20 @@ WEFT_API weftResult_t weftTrainScalerSetState(weftTrainScaler_t scaler, double s
 
 /* Computes each channel's mean and 1 / sqrt(variance + epsilon) over all ranks of `comm`, and follows the running
  * statistics. All ranks call it, also those without samples. It makes one all-gather of 2 x channels + 1 float64
- * numbers.
+ * numbers. All arrays lie in host memory, or on the device of `comm`.
  *
  * layer         the activations' shape
  *
- * x             host memory, batch x channels x inner elements, or NULL if there are none
+ * x             batch x channels x inner elements, or NULL if there are none
  *
- * mean, invstd  host memory, channels elements each; the same on all ranks
+ * mean, invstd  channels elements each; the same on all ranks
  *
- * count         the elements of a channel over all ranks; or NULL
+ * count         receives the elements of a channel over all ranks, in host or device memory; or NULL
  *
- * stream        NULL
+ * stream        host memory: NULL. A device: a CUDA stream, on which the work is enqueued
  *
+ * On a device the call does not block, unless count lies in host memory. Without that count fewer than 2 elements a
+ * channel are no error: mean and invstd are NaN, and the running statistics stay.
  * The output is (x - mean) * invstd * weight + bias.
  * A rank that gets an argument error leaves the others in the call until their timeout, here and in the backward pass.
  * Errors: weftInvalidArgument (also: fewer than 2 elements a channel), weftMismatch, weftRemoteError, weftTimeout,
@@ -1315,20 +1346,21 @@ WEFT_API weftResult_t weftTrainBatchNormForward(const weftTrainBatchNorm_t* laye
                                                 float* invstd, uint64_t* count, weftComm_t comm, weftStream_t stream);
 
 /* Computes the sums of a batch-norm layer's backward pass over all ranks of `comm`. All ranks call it, also those
- * without samples. It makes one all-reduce of 2 x channels float64 numbers.
+ * without samples. It makes one all-reduce of 2 x channels float64 numbers. All arrays lie in host memory, or on the
+ * device of `comm`, where the call does not block.
  *
  * layer       the activations' shape
  *
- * x, dy       host memory, batch x channels x inner elements: the input, and the gradient of the output; or NULL
+ * x, dy       batch x channels x inner elements: the input, and the gradient of the output; or NULL
  *
  * mean        of weftTrainBatchNormForward
  *
- * ownSums     host memory, 2 x channels elements: this rank's sums of dy, then of dy * (x - mean); or NULL. They
+ * ownSums     2 x channels elements: this rank's sums of dy, then of dy * (x - mean); or NULL. They
  *             are the gradients of the bias and, times invstd, of the weight
  *
- * sums        host memory, 2 x channels elements: the same over all ranks
+ * sums        2 x channels elements: the same over all ranks
  *
- * stream      NULL
+ * stream      host memory: NULL. A device: a CUDA stream, on which the work is enqueued
  *
  * The gradient of the input is (dy - sums[c] / count - (x - mean) * invstd^2 * sums[channels + c] / count) * invstd *
  * weight.
@@ -1371,9 +1403,10 @@ typedef struct weftTrainServer* weftTrainServer_t;
  *
  * parameter  its number
  *
- * values     the server's values: count elements of host memory, changed in place
+ * values     the server's values: count elements of host memory, also if the server registered device memory; changed
+ *            in place
  *
- * gradient   of one worker, or the mean of the accepted ones: count elements, read only
+ * gradient   of one worker, or the mean of the accepted ones: count elements of host memory, read only
  *
  * context    config.updateContext
  *
@@ -1421,10 +1454,12 @@ typedef struct {
  * other calls. Names, counts, types and settings are equal on all ranks: an error names the first difference and both
  * ranks. If one rank's arguments are wrong, the others get weftMismatch, and comm lives on. Then all ranks have the
  * values of rank 0. Blocks. It makes a communicator for each server and worker.
- * parameters, parameterCount  at least one, in host memory that lives as long as the object; counts are elements. A
- *                             worker's parameters have gradients. A server ignores them
+ * parameters, parameterCount  at least one; counts are elements. All of a rank lie in host memory, or on comm's device;
+ *                             ranks may differ in that. The memory lives as long as the object. Device memory holds its
+ *                             values already. A worker's parameters have gradients. A server ignores them
  * config                      settings
- * A parameter lives on the server that the hash of its name gives: weftTrainServerGetOwner.
+ * A parameter lives on the server that the hash of its name gives: weftTrainServerGetOwner. Servers keep it in host
+ * memory, and messages go by pinned host memory: device memory is copied there and back.
  * Errors: weftInvalidArgument, weftInvalidUsage, weftMismatch (the ranks differ), weftRemoteError, weftTimeout,
  * weftSystemError.
  * Thread-bound, to comm.
@@ -1448,30 +1483,37 @@ WEFT_API weftResult_t weftTrainServerDestroy(weftTrainServer_t server);
 WEFT_API weftResult_t weftTrainServerAbort(weftTrainServer_t server);
 
 /* Serves the workers of `server` until all have called weftTrainServerFinish: for ranks below config.servers, once. The
- * memory of this server's own parameters has their newest values then. It has a thread for each worker. If a worker
- * dies, gives up or is too slow, it returns an error after the other workers have got it, too.
+ * memory of this server's own parameters has their newest values then, also on a device: no stream uses it meanwhile.
+ * It has a thread for each worker. If a worker dies, gives up or is too slow, it returns an error after the other workers have got it, too.
  * Errors: weftInvalidUsage (a worker calls it, config.update failed), weftRemoteError, weftTimeout (names the slowest
  * worker), weftSystemError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainServerServe(weftTrainServer_t server);
 
 /* Sends this worker's gradients to the servers of `server`, and adds 1 to its clock. They may be changed when it
- * returns. Does not wait for their update. It waits for the servers to have taken those of its last push.
+ * returns. Does not wait for their update. It waits for the servers to have taken those of its last push. On a device it
+ * waits for the gradients, too.
+ *
+ * stream  host memory: NULL. A device: the CUDA stream that has written the gradients
+ *
  * With config.accepted the gradients belong to the step of the last weftTrainServerPull, and each pull allows one push.
  * If a gradient is not finite, nothing is sent.
  * Errors: weftInvalidUsage (a server calls it, a gradient is not finite, the step has been pushed), weftRemoteError,
  * weftTimeout, weftSystemError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainServerPush(weftTrainServer_t server);
+WEFT_API weftResult_t weftTrainServerPush(weftTrainServer_t server, weftStream_t stream);
 
 /* Gets the parameters of `server` into this worker's memory. Blocks until the rules allow it. By config.staleness a
  * worker at clock c waits until the clock of the slowest worker is at least c - staleness. By config.accepted it waits
- * until the step that it has pushed has enough gradients. Workers that have finished do not count. If it waits longer than config.timeoutMs, all ranks get an error that names
- * the slowest worker.
+ * until the step that it has pushed has enough gradients. Workers that have finished do not count. If it waits longer
+ * than config.timeoutMs, all ranks get an error that names the slowest worker.
+ *
+ * stream  host memory: NULL. A device: the CUDA stream that uses the parameters: it waits for their copies
+ *
  * Errors: weftInvalidUsage (a server calls it), weftRemoteError (a worker or server has ended), weftTimeout,
  * weftSystemError.
  * Thread-bound. */
-WEFT_API weftResult_t weftTrainServerPull(weftTrainServer_t server);
+WEFT_API weftResult_t weftTrainServerPull(weftTrainServer_t server, weftStream_t stream);
 
 /* Says that this worker makes no more calls on `server`. Blocks until its gradients are applied. No worker waits for it
  * from then on.

@@ -287,10 +287,11 @@ class Local {
     weftTrainLocal_t get() const noexcept { return handle_; }
     void abort() { check(weftTrainLocalAbort(handle_)); }
 
-    // After each step of the optimizer. Whether parameters have new values from other ranks.
-    bool step() {
+    // After each step of the optimizer. Whether parameters have new values from other ranks. On a device `stream` is the
+    // CUDA stream that has changed the parameters and uses them next.
+    bool step(weftStream_t stream = nullptr) {
         int changed = 0;
-        check(weftTrainLocalStep(handle_, &changed));
+        check(weftTrainLocalStep(handle_, &changed, stream));
         return changed != 0;
     }
     // Of the gradients in the next step.
@@ -711,10 +712,15 @@ inline std::uint64_t batch_norm_forward(const weftTrainBatchNorm_t& layer, const
     check(weftTrainBatchNormForward(&layer, x, mean, invstd, &count, comm.get(), nullptr));
     return count;
 }
-// Writes 2 x channels sums of this rank, if wanted, and of all ranks.
+// The same on a device, by work of `stream`: it blocks only for a count in host memory. `count` may be null.
+inline void batch_norm_forward(const weftTrainBatchNorm_t& layer, const void* x, float* mean, float* invstd,
+                               std::uint64_t* count, const Communicator& comm, weftStream_t stream) {
+    check(weftTrainBatchNormForward(&layer, x, mean, invstd, count, comm.get(), stream));
+}
+// Writes 2 x channels sums of this rank, if wanted, and of all ranks. On a device it is work of `stream`.
 inline void batch_norm_backward(const weftTrainBatchNorm_t& layer, const void* x, const void* dy, const float* mean,
-                                float* own_sums, float* sums, const Communicator& comm) {
-    check(weftTrainBatchNormBackward(&layer, x, dy, mean, own_sums, sums, comm.get(), nullptr));
+                                float* own_sums, float* sums, const Communicator& comm, weftStream_t stream = nullptr) {
+    check(weftTrainBatchNormBackward(&layer, x, dy, mean, own_sums, sums, comm.get(), stream));
 }
 
 // 0 to samples - 1 in an order that the seed determines, equal on all ranks.
@@ -763,8 +769,8 @@ class ParameterServer {
     // Of a server: returns when all workers have finished.
     void serve() { check(weftTrainServerServe(handle_)); }
     // Of a worker.
-    void push() { check(weftTrainServerPush(handle_)); }
-    void pull() { check(weftTrainServerPull(handle_)); }
+    void push(weftStream_t stream = nullptr) { check(weftTrainServerPush(handle_, stream)); }
+    void pull(weftStream_t stream = nullptr) { check(weftTrainServerPull(handle_, stream)); }
     void finish() { check(weftTrainServerFinish(handle_)); }
 
     // The rank that keeps a parameter.

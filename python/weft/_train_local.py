@@ -13,10 +13,11 @@ Named = Union[Mapping[str, Any], Iterable[tuple[str, Any]]]
 
 
 class Local(_Training, _weft.Local):
-    """Parameters in host memory that each rank trains alone, and the rule by which the ranks communicate.
+    """Parameters that each rank trains alone, and the rule by which the ranks communicate.
 
     All ranks of comm make it with the same names, shapes, dtypes and settings. Then all have the values of rank 0. It
-    keeps the arrays. They are numpy's or torch's, or have the buffer protocol.
+    keeps the arrays. They are numpy's or torch's, or have the buffer protocol. On a CUDA device they are torch's or cupy's,
+    or have ``__cuda_array_interface__``.
 
     period: steps between two reductions of one parameter.
     method: "average": Local SGD, the parameters are averaged. "diloco": the changes are the gradients of an outer SGD.
@@ -67,9 +68,12 @@ class Local(_Training, _weft.Local):
             settings["period"] = 0  # fails on all ranks
         super().__init__(comm, entries, settings)
 
-    def step(self) -> bool:
-        """Ends a training step: call it after each step of the optimizer. Whether parameters have new values."""
-        return self._step()
+    def step(self, *, stream: Any = None) -> bool:
+        """Ends a training step: call it after each step of the optimizer. Whether parameters have new values.
+
+        stream: on a device, the CUDA stream that has changed the parameters and uses them next.
+        """
+        return self._step(stream)
 
     @property
     def accumulates(self) -> bool:

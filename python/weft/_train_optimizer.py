@@ -315,6 +315,19 @@ def _floats(x: Any, shape: tuple[int, ...]) -> Any:
     raise refuse("python.out", f"no statistics can be made for type {type(x).__name__}. Pass arrays of numpy or torch")
 
 
+def _floats_beside(x: Any, shape: tuple[int, ...], comm: Communicator) -> Any:
+    """A new float32 array of x's library in x's memory. Unknown libraries have a DeviceArray on devices."""
+    if not hasattr(x, "__cuda_array_interface__"):
+        return _floats(x, shape)
+    libraries = [each.__module__.split(".")[0] for each in type(x).__mro__]
+    if "torch" in libraries:
+        return x.new_empty(shape, dtype=sys.modules["torch"].float32)
+    if "cupy" in libraries:
+        return sys.modules["cupy"].empty(shape, "float32")
+    memory = _weft.DeviceMemory(4 * math.prod(shape))
+    return _results.DeviceArray(memory, shape, "float32", comm.device)
+
+
 def _layer(x: Any) -> list[int]:
     shape = _results.shape_of(x)
     if len(shape) < 2:
@@ -333,28 +346,35 @@ def batch_norm_forward(
     momentum: float = 0.1,
     running_mean: Any = None,
     running_variance: Any = None,
-) -> tuple[Any, Any, int]:
+    count: Any = None,
+    stream: Any = None,
+) -> tuple[Any, Any, Any]:
     """Each channel's mean, its 1 / sqrt(variance + eps), and its elements, over all ranks, also those with none.
 
     x: (batch, channels, ...). running_mean and running_variance: float32 arrays that follow, or None.
     The output is (x - mean) * invstd * weight + bias.
+    stream: on a device, the CUDA stream of the work. count: an array of one int64 there, which receives the number of
+    elements and is returned; without it the call waits for the number. Keep all arrays until the work is done.
     """
     shape = _layer(x)
-    mean, invstd = _floats(x, (shape[1],)), _floats(x, (shape[1],))
+    mean, invstd = _floats_beside(x, (shape[1],), comm), _floats_beside(x, (shape[1],), comm)
     running = (running_mean, running_variance)
-    count = _weft.train_batch_norm_forward(comm, x, shape, eps, momentum, running, mean, invstd)
-    return mean, invstd, count
+    found = _weft.train_batch_norm_forward(comm, x, shape, eps, momentum, running, mean, invstd, count, stream)
+    return mean, invstd, found if count is None else count
 
 
-def batch_norm_backward(x: Any, dy: Any, mean: Any, comm: Communicator) -> tuple[Any, Any]:
+def batch_norm_backward(
+    x: Any, dy: Any, mean: Any, comm: Communicator, *, stream: Any = None
+) -> tuple[Any, Any]:
     """Each channel's sums of dy and of dy * (x - mean), as arrays (2, channels): of this rank, and of all ranks.
 
     This rank's are the gradients of bias and, times invstd, of weight. With those of all ranks the input's gradient is
     (dy - sums[0] / count - (x - mean) * invstd**2 * sums[1] / count) * invstd * weight.
+    stream: on a device, the CUDA stream of the work.
     """
     shape = _layer(x)
-    own, sums = _floats(x, (2, shape[1])), _floats(x, (2, shape[1]))
-    _weft.train_batch_norm_backward(comm, x, dy, shape, mean, own, sums)
+    own, sums = _floats_beside(x, (2, shape[1]), comm), _floats_beside(x, (2, shape[1]), comm)
+    _weft.train_batch_norm_backward(comm, x, dy, shape, mean, own, sums, stream)
     return own, sums
 
 

@@ -23,14 +23,14 @@ class ServerStats(NamedTuple):
 
 
 class ParameterServer(_Training, _weft.ParameterServer):
-    """Parameters in host memory that servers keep. Workers push gradients to them and pull parameters from them.
+    """Parameters that servers keep in host memory. Workers push gradients to them and pull parameters from them.
 
     All ranks of comm make it with the same names, shapes, dtypes and settings. Then all have the values of rank 0. It
-    keeps the arrays. Ranks 0 to servers - 1 are servers: they call serve. The others are workers.
+    keeps the arrays, which may lie on a CUDA device; ranks may differ in that. Ranks 0 to servers - 1 are servers: they call serve. The others are workers.
 
     gradients: a worker's arrays, one for each parameter.
     learning_rate: of SGD on the servers. update: a function in its place, of a name and a gradient, a read-only array.
-    It changes this server's parameter of that name, on servers; workers pass any function.
+    It changes this server's parameter of that name, on servers; workers pass any function. It needs arrays of host memory.
     staleness: a worker may be so many steps ahead of the slowest one; None: any number.
     accepted: the first so many gradients of a step count, later ones are dropped; 0: each one counts.
     timeout_ms: a pull that waits for another worker for this long fails on all ranks; 0: never.
@@ -76,13 +76,19 @@ class ParameterServer(_Training, _weft.ParameterServer):
         """Of a server: serves the workers until all have finished. Its own parameters are new then: owner."""
         self._serve()
 
-    def push(self) -> None:
-        """Of a worker: sends its gradients, and counts its clock up. Does not wait for the update."""
-        self._push()
+    def push(self, *, stream: Any = None) -> None:
+        """Of a worker: sends its gradients, and counts its clock up. Does not wait for the update.
 
-    def pull(self) -> None:
-        """Of a worker: gets the parameters, as soon as staleness or accepted allow it."""
-        self._pull()
+        stream: on a device, the CUDA stream that has written the gradients; the call waits for them.
+        """
+        self._push(stream)
+
+    def pull(self, *, stream: Any = None) -> None:
+        """Of a worker: gets the parameters, as soon as staleness or accepted allow it.
+
+        stream: on a device, the CUDA stream that uses the parameters.
+        """
+        self._pull(stream)
 
     def finish(self) -> None:
         """Of a worker: no more calls follow, and no other worker waits for it."""

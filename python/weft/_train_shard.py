@@ -110,6 +110,7 @@ class Shard(_Training, _weft.Shard):
     keep_gradients: host memory of gradients stays allocated between iterations, for a faster step.
     overwrite_gradients: a whole gradient begins with any numbers in place of zeros, for a faster step: whoever asks for one
         writes every element of all gradients of the unit.
+    pool_gradients: on a device, whole gradients come from its memory pool, and go back to it at the end of an iteration.
     shards_on_host: the pieces of a model on a device lie in pinned host memory (CPU offload), as arrays of torch, numpy
         or memoryviews: an Optimizer of host memory updates them. finish() then blocks until the gradients are there.
 
@@ -137,6 +138,7 @@ class Shard(_Training, _weft.Shard):
         shards_on_host: bool = False,
         keep_gradients: bool = False,
         overwrite_gradients: bool = False,
+        pool_gradients: bool = False,
     ) -> None:
         self._parameters: dict[str, int] = {}
         self._devices: dict[int, str] = {}  # of the arrays: -1: host memory; with the name of one
@@ -162,7 +164,9 @@ class Shard(_Training, _weft.Shard):
         settings: dict[str, Any] = {"rows": sharding == "rows", "stage": stage, "shard_ranks": shard_ranks, "divisor": divisor}
         settings.update(gather_bits=gather_bits, reduce_bits=reduce_bits, block_count=block_count)
         settings.update(on_device=any(each >= 0 for each in self._devices), shards_on_host=shards_on_host)
-        settings.update(keep_gradients=keep_gradients, overwrite_gradients=overwrite_gradients)
+        settings.update(
+            keep_gradients=keep_gradients, overwrite_gradients=overwrite_gradients, pool_gradients=pool_gradients
+        )
         types = {"parameter_type": parameter_type, "reduce_type": reduce_type, "output_type": output_type}
         settings.update({name: None if each is None else _name(each) for name, each in types.items()})
         super().__init__(comm, entries, settings, refused)

@@ -27,6 +27,20 @@ struct DeviceStreamPlace : StreamPlace {
     cuda::Event event;
 };
 
+Status check_stream(const char* function, const cuda::Context& context, weftStream_t callers) {
+    const cuda::ContextScope scope(context);  // the legacy stream is the current context's
+    auto facts = cuda::describe_stream(context.driver(), static_cast<CUstream>(callers));
+    if (!facts) return facts.take_status();
+    if (facts->context != context.handle())
+        return fail(error::argument_stream,
+                    "{}: the stream belongs to another device or context than the model: create it with the "
+                    "model's device current",
+                    function);
+    if (!facts->capturing) return ok();
+    return fail(error::stream_capture,
+                "{}: the stream is captured: iterations of training cannot become part of a CUDA graph", function);
+}
+
 class DeviceSpace : public MemorySpace {
   public:
     static Result<std::unique_ptr<MemorySpace>> make(int device) {
@@ -46,6 +60,8 @@ class DeviceSpace : public MemorySpace {
         return std::unique_ptr<MemorySpace>(std::move(space));
     }
 
+    ~DeviceSpace() override { (void)DeviceSpace::synchronize(); }  // pooled memory goes back by work of the stream
+
     bool on_device() const override { return true; }
     int device() const override { return context_.device(); }
     weftStream_t stream() const override { return stream_.handle(); }
@@ -60,17 +76,7 @@ class DeviceSpace : public MemorySpace {
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, stream_.handle());
     }
     Status check(const char* function, weftStream_t callers) const override {
-        const cuda::ContextScope scope(context_);  // the legacy stream is the current context's
-        auto facts = cuda::describe_stream(context_.driver(), static_cast<CUstream>(callers));
-        if (!facts) return facts.take_status();
-        if (facts->context != context_.handle())
-            return fail(error::argument_stream,
-                        "{}: the stream belongs to another device or context than the model: create it with the "
-                        "model's device current",
-                        function);
-        if (!facts->capturing) return ok();
-        return fail(error::stream_capture,
-                    "{}: the stream is captured: iterations of training cannot become part of a CUDA graph", function);
+        return check_stream(function, context_, callers);
     }
     Status prepare_arithmetic() override { return load_kernels(); }
     Status add(void* to, const void* from, size_t count, weftDataType_t type) override {
@@ -133,10 +139,12 @@ class DeviceSpace : public MemorySpace {
         return cuda::fill_async(context_.driver(), address_of(memory), 0, bytes, static_cast<CUstream>(callers));
     }
     Status synchronize() override {
+        if (!stream_) return ok();
         const cuda::ContextScope scope(context_);
         return stream_.synchronize();
     }
-    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes, bool pooled) override {
+        if (pooled) return allocate_pooled(bytes);
         const cuda::ContextScope scope(context_);
         void* memory = nullptr;
         WEFT_TRY(called(weftMemAlloc(&memory, bytes)));
@@ -151,11 +159,34 @@ class DeviceSpace : public MemorySpace {
         void* const memory = owner->data();
         return std::shared_ptr<void>(std::move(owner), memory);
     }
-    bool discard(void*, size_t) override { return false; }
-    Status back(void*, size_t) override { return ok(); }
+    bool discard(std::shared_ptr<void>& memory, size_t) override {
+        if (!std::get_deleter<Pooled>(memory)) return false;
+        memory.reset();
+        return true;
+    }
+    Status back(std::shared_ptr<void>& memory, size_t bytes) override {
+        auto made = allocate_pooled(bytes);
+        if (!made) return made.take_status();
+        memory = std::move(*made);
+        return ok();
+    }
 
   private:
+    // The deleter of pooled memory.
+    struct Pooled {
+        std::shared_ptr<cuda::StreamMemory> owner;
+        void operator()(void*) { owner.reset(); }
+    };
     using KernelOf = const cuda::Kernel& (cuda::KernelSet::*)() const;
+    Result<std::shared_ptr<void>> allocate_pooled(size_t bytes) {
+        const cuda::ContextScope scope(context_);
+        auto memory = cuda::StreamMemory::allocate(context_, bytes, stream_.handle());
+        if (!memory) return memory.take_status();
+        // Without a pool the end of memory would wait for the device, so discard() keeps it.
+        if (!memory->pooled()) return allocate(bytes, false);
+        void* const data = memory->data();
+        return std::shared_ptr<void>(data, Pooled{std::make_shared<cuda::StreamMemory>(std::move(*memory))});
+    }
     // A kernel of which each thread takes some elements.
     Status for_elements(KernelOf kernel, size_t count, void* arguments) {
         const size_t blocks = (count + cuda::convert_threads - 1) / cuda::convert_threads;
@@ -197,6 +228,32 @@ class DeviceSpace : public MemorySpace {
 }  // namespace
 
 Result<std::unique_ptr<MemorySpace>> device_space(int device) { return DeviceSpace::make(device); }
+
+Result<std::shared_ptr<void>> pin_for(int device, void* memory, size_t bytes) {
+    auto driver = cuda::Driver::get();
+    if (!driver) return driver.take_status();
+    auto context = cuda::Context::retain(**driver, device);
+    if (!context) return context.take_status();
+    struct Pinned {
+        cuda::Context context;  // outlives the memory
+        cuda::PinnedMemory memory;
+    };
+    auto owner = std::make_shared<Pinned>();
+    owner->context = std::move(*context);
+    const cuda::RelaxedCapture relaxed(**driver);
+    auto pinned = cuda::PinnedMemory::pin(owner->context, memory, bytes);
+    if (!pinned) return pinned.take_status();
+    owner->memory = std::move(*pinned);
+    return std::shared_ptr<void>(std::move(owner));
+}
+
+Status check_device_stream(const char* function, int device, weftStream_t callers) {
+    auto driver = cuda::Driver::get();
+    if (!driver) return driver.take_status();
+    auto context = cuda::Context::retain(**driver, device);
+    if (!context) return context.take_status();
+    return check_stream(function, *context, callers);
+}
 
 namespace {
 

@@ -21,6 +21,11 @@ Result<FlatBuffer> FlatBuffer::allocate(MemorySpace& space, size_t bytes) {
     return buffer;
 }
 
+Result<FlatBuffer> FlatBuffer::allocate_pooled(MemorySpace& space, size_t bytes) {
+    if (bytes == 0) return FlatBuffer();
+    return own(space, bytes, space.allocate(bytes, true));
+}
+
 Result<FlatBuffer> FlatBuffer::allocate_on_host(MemorySpace& space, size_t bytes) {
     if (bytes == 0) return FlatBuffer();
     return own(space, bytes, space.allocate_on_host(bytes));
@@ -35,20 +40,20 @@ Status FlatBuffer::grow(MemorySpace& space, size_t bytes) {
 }
 
 FlatBuffer::~FlatBuffer() {
-    if (!data_) return;
+    if (!data_) return;  // none, or in the pool
     (void)space_->synchronize();
     space_->held().remove(held());
 }
 
 void FlatBuffer::discard() {
-    if (!data_ || discarded_ || space_->held().keeps_pages() || !space_->discard(data_.get(), bytes_)) return;
+    if (!data_ || discarded_ || space_->held().keeps_pages() || !space_->discard(data_, bytes_)) return;
     discarded_ = true;
     space_->held().remove(bytes_);
 }
 
 Status FlatBuffer::back() {
     if (!discarded_) return ok();
-    WEFT_TRY(space_->back(data_.get(), bytes_));
+    WEFT_TRY(space_->back(data_, bytes_));
     discarded_ = false;
     space_->held().add(bytes_);
     return ok();

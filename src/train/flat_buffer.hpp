@@ -15,6 +15,9 @@ class FlatBuffer {
   public:
     FlatBuffer() = default;
     static Result<FlatBuffer> allocate(MemorySpace& space, size_t bytes);
+    // Memory that discard() gives back on a device, too: to its pool, so that other ranks cannot map it. Its address changes
+    // then. Not zeroed there.
+    static Result<FlatBuffer> allocate_pooled(MemorySpace& space, size_t bytes);
     // Host memory for copies of the space. Other ranks cannot map it if the space is a device's.
     static Result<FlatBuffer> allocate_on_host(MemorySpace& space, size_t bytes);
     // At least so many bytes of the space: larger memory replaces smaller one, and is zeroed.
@@ -32,9 +35,10 @@ class FlatBuffer {
     std::byte* data() const { return static_cast<std::byte*>(data_.get()); }
     size_t bytes() const { return bytes_; }
 
-    // Gives the pages back where the space can; the address stays. The next user calls back() before.
+    // Gives the pages back where the space can; the address stays, but not that of pooled memory. The next user calls
+    // back() before.
     void discard();
-    // Discarded memory has no contents: it is zeros after back().
+    // Discarded memory has no contents: it is zeros after back() on the host.
     bool discarded() const { return discarded_; }
     Status back();
     // Bytes with pages.

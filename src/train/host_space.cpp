@@ -99,22 +99,24 @@ class HostSpace : public MemorySpace {
     Status lead(weftStream_t, const StreamPlace*) override { return ok(); }
     Status zero_for(weftStream_t, void* memory, size_t bytes) override { return zero(memory, bytes); }
     Status synchronize() override { return ok(); }
-    Result<std::shared_ptr<void>> allocate(size_t bytes) override {
+    Result<std::shared_ptr<void>> allocate(size_t bytes, bool) override {
         void* memory = nullptr;
         WEFT_TRY(called(weftHostAlloc(&memory, bytes)));
         return std::shared_ptr<void>(memory, weftMemFree);
     }
     // It is whole pages of a shared segment, which other processes may map: the pages are freed for all of them.
-    bool discard(void* memory, size_t bytes) override { return madvise(memory, bytes, MADV_REMOVE) == 0; }
-    Status back(void* memory, size_t bytes) override {
+    bool discard(std::shared_ptr<void>& memory, size_t bytes) override {
+        return madvise(memory.get(), bytes, MADV_REMOVE) == 0;
+    }
+    Status back(std::shared_ptr<void>& memory, size_t bytes) override {
         int result = 0;
-        do result = madvise(memory, bytes, populate_for_writing);
+        do result = madvise(memory.get(), bytes, populate_for_writing);
         while (result != 0 && errno == EINTR);
         if (result == 0 || errno == EINVAL) return ok();
         return fail(error::memory_arena, "{} bytes of memory that were given back cannot be allocated again: {}", bytes,
                     errno_text(errno));
     }
-    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes); }
+    Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) override { return allocate(bytes, false); }
 };
 
 }  // namespace

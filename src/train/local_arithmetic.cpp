@@ -1,9 +1,10 @@
 #include "src/train/local_arithmetic.hpp"
 
-#include <cmath>
 #include <cstring>
 
 #include "src/base/arithmetic.hpp"
+#include "src/gpu/kernels/training/local_elements.hpp"
+#include "src/train/memory_space.hpp"
 
 namespace weft::internal::train {
 
@@ -20,6 +21,23 @@ decltype(auto) with_parameter_type(weftDataType_t type, Body&& body) {
     }
 }
 
+using cuda::LocalWork;
+
+cuda::LocalArguments work_on(LocalWork work, const void* values, size_t count, weftDataType_t type) {
+    cuda::LocalArguments arguments = {};
+    arguments.work = work;
+    arguments.type = type;
+    arguments.count = count;
+    arguments.values = const_cast<void*>(values);
+    return arguments;
+}
+
+Status run(const MemorySpace& space, const cuda::LocalArguments& work) {
+    if (space.on_device()) return run_local_kernel(space.device(), work, space.stream());
+    cuda::local_elements(cuda::AllNumbers(), work);
+    return ok();
+}
+
 template <class Numbers>
 const typename Numbers::Element* elements(const void* values) {
     return static_cast<const typename Numbers::Element*>(values);
@@ -33,44 +51,38 @@ typename Numbers::Element* elements(void* values) {
 
 weftDataType_t state_type(weftDataType_t parameter) { return parameter == weftFloat64 ? weftFloat64 : weftFloat32; }
 
-void widen(void* state, const void* values, size_t count, weftDataType_t type) {
-    with_parameter_type(type, [&](auto numbers) {
-        using Numbers = decltype(numbers);
-        auto* const to = static_cast<typename Numbers::Accumulator*>(state);
-        const auto* const from = elements<Numbers>(values);
-        for (size_t i = 0; i < count; ++i) to[i] = Numbers::widen(from[i]);
-    });
+Status prepare_local_arithmetic(MemorySpace& space) { return run(space, {}); }
+
+Status widen(MemorySpace& space, void* state, const void* values, size_t count, weftDataType_t type) {
+    auto work = work_on(LocalWork::widen, values, count, type);
+    work.state = state;
+    return run(space, work);
 }
 
-void subtract(void* difference, const void* anchor, const void* values, size_t count, weftDataType_t type) {
-    with_parameter_type(type, [&](auto numbers) {
-        using Numbers = decltype(numbers);
-        using State = typename Numbers::Accumulator;
-        auto* const to = static_cast<State*>(difference);
-        const auto* const left = static_cast<const State*>(anchor);
-        const auto* const right = elements<Numbers>(values);
-        for (size_t i = 0; i < count; ++i) to[i] = left[i] - Numbers::widen(right[i]);
-    });
-}
-
-void step_outer(const OuterStep& step, void* values, void* anchor, void* momentum, const void* gradient, size_t count,
+Status subtract(MemorySpace& space, void* difference, const void* anchor, const void* values, size_t count,
                 weftDataType_t type) {
-    with_parameter_type(type, [&](auto numbers) {
-        using Numbers = decltype(numbers);
-        using State = typename Numbers::Accumulator;
-        const State rate = State(step.learning_rate), decay = State(step.momentum), mix = State(step.mix);
-        auto* const locals = elements<Numbers>(values);
-        auto* const globals = static_cast<State*>(anchor);
-        auto* const moments = static_cast<State*>(momentum);
-        const auto* const gradients = static_cast<const State*>(gradient);
-        for (size_t i = 0; i < count; ++i) {
-            moments[i] = decay * moments[i] + gradients[i];
-            globals[i] -= rate * (gradients[i] + decay * moments[i]);
-            // Without a mix a local value does not count, even if it is infinite.
-            const State mixed = mix == 0 ? globals[i] : globals[i] + mix * (Numbers::widen(locals[i]) - globals[i]);
-            locals[i] = Numbers::round(mixed);
-        }
-    });
+    auto work = work_on(LocalWork::subtract, values, count, type);
+    work.state = const_cast<void*>(anchor);
+    work.difference = difference;
+    return run(space, work);
+}
+
+Status step_outer(MemorySpace& space, const OuterStep& step, void* values, void* anchor, void* momentum,
+                  const void* gradient, size_t count, weftDataType_t type) {
+    auto work = work_on(LocalWork::outer, values, count, type);
+    work.state = anchor;
+    work.momentum = momentum;
+    work.difference = const_cast<void*>(gradient);
+    work.learning_rate = step.learning_rate;
+    work.decay = step.momentum;
+    work.mix = step.mix;
+    return run(space, work);
+}
+
+Status find_infinite(MemorySpace& space, const void* values, size_t count, weftDataType_t type, uint32_t* found) {
+    auto work = work_on(LocalWork::find_infinite, values, count, type);
+    work.found = found;
+    return run(space, work);
 }
 
 void step_sgd(void* values, const void* gradient, size_t count, weftDataType_t type, double rate) {
@@ -108,13 +120,11 @@ void take_mean(void* sum, size_t divisor, size_t count, weftDataType_t type) {
 }
 
 bool all_finite(const void* values, size_t count, weftDataType_t type) {
-    return with_parameter_type(type, [&](auto numbers) {
-        using Numbers = decltype(numbers);
-        const auto* const from = elements<Numbers>(values);
-        bool finite = true;
-        for (size_t i = 0; i < count; ++i) finite &= bool(std::isfinite(Numbers::widen(from[i])));
-        return finite;
-    });
+    uint32_t found = 0;
+    auto work = work_on(LocalWork::find_infinite, values, count, type);
+    work.found = &found;
+    cuda::local_elements(cuda::AllNumbers(), work);
+    return found == 0;
 }
 
 }  // namespace weft::internal::train

@@ -9,9 +9,10 @@ namespace weft::internal::train {
 
 std::string described(const LocalSettings& settings) {
     std::string text = fmt::format(
-        "the settings method {}, warmup {}, period {}, fragments {}, delay {}, learningRate {}, momentum {}, mix {}",
+        "the settings method {}, warmup {}, period {}, fragments {}, delay {}, learningRate {}, momentum {}, mix {}, "
+        "and a model in {} memory",
         settings.outer ? "DiLoCo" : "average", settings.warmup, settings.period, settings.fragments, settings.delay,
-        settings.learning_rate, settings.momentum, settings.mix);
+        settings.learning_rate, settings.momentum, settings.mix, settings.on_device ? "device" : "host");
     for (size_t i = 0; i < settings.fragment_of.size(); ++i)
         text += fmt::format("{}{}", i == 0 ? ", fragmentOf " : " ", settings.fragment_of[i]);
     return text + "\n";

@@ -16,7 +16,8 @@ struct LocalSettings {
     int fragments = 1;
     uint64_t delay = 0;  // steps between the launch and the use of a reduction
     double learning_rate = 0.7, momentum = 0.9;
-    double mix = 0;                // the share of the local values in the result
+    double mix = 0;  // the share of the local values in the result
+    bool on_device = false;
     std::vector<int> fragment_of;  // each parameter's; empty: contiguous, of about equal counts
 };
 

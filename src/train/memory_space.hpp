@@ -78,15 +78,16 @@ class MemorySpace {
     // By work on the caller's stream.
     virtual Status zero_for(weftStream_t callers, void* memory, size_t bytes) = 0;
     virtual Status synchronize() = 0;
-    // The owner of memory, not zeroed on a device.
-    virtual Result<std::shared_ptr<void>> allocate(size_t bytes) = 0;
+    // The owner of memory, not zeroed on a device. pooled: from a device's pool if it has one, for discard().
+    virtual Result<std::shared_ptr<void>> allocate(size_t bytes, bool pooled = false) = 0;
     // The owner of host memory, zeroed. On a device it is pinned, so that copies there do not block.
     virtual Result<std::shared_ptr<void>> allocate_on_host(size_t bytes) = 0;
-    // Frees the pages of memory that allocate() has returned, which stays mapped. Returns whether it did: a device keeps
-    // its memory.
-    virtual bool discard(void* memory, size_t bytes) = 0;
-    // Zeroed pages for discarded memory. Without this call its first use makes them, or kills the process.
-    virtual Status back(void* memory, size_t bytes) = 0;
+    // Frees the pages of memory that allocate() has returned, which stays mapped. A device gives pooled memory back behind
+    // the own work so far, and keeps other memory. Returns whether the memory is free.
+    virtual bool discard(std::shared_ptr<void>& memory, size_t bytes) = 0;
+    // For discarded memory: zeroed pages, or other memory of the pool. Without this call the first use of pages makes
+    // them, or kills the process.
+    virtual Status back(std::shared_ptr<void>& memory, size_t bytes) = 0;
 
     // The memory of FlatBuffers.
     HeldMemory& held() { return held_; }
@@ -97,6 +98,10 @@ class MemorySpace {
 
 std::unique_ptr<MemorySpace> host_space();
 Result<std::unique_ptr<MemorySpace>> device_space(int device);
+// Copies between the device and host memory, whole pages, are fast while the owner lives.
+Result<std::shared_ptr<void>> pin_for(int device, void* memory, size_t bytes);
+// Whether calls on memory of the device can use the caller's stream: as MemorySpace::check.
+Status check_device_stream(const char* function, int device, weftStream_t callers);
 // The device that holds the memory; -1: host memory.
 using DeviceFinder = std::function<Result<int>(const void* memory)>;
 // For the addresses of one call: whether the process uses a driver is found once, which reads its memory map. Any device's

@@ -10,9 +10,11 @@
 #include "src/gpu/kernels/access.hpp"
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "src/gpu/kernels/messages.hpp"
+#include "src/gpu/kernels/training/batch_norm.hpp"
 #include "src/gpu/kernels/training/codec.hpp"
 #include "src/gpu/kernels/training/convert.hpp"
 #include "src/gpu/kernels/training/hooks.hpp"
+#include "src/gpu/kernels/training/local_elements.hpp"
 #include "src/gpu/kernels/training/optimizer.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
@@ -56,6 +58,15 @@ void optimizer_kernel(FakeBlock& block, OptimizerArguments arguments) {
     run(block, [&](const Team& team) { optimizer(team, arguments, shared); });
 }
 
+void local_kernel(FakeBlock& block, LocalArguments arguments) {
+    run(block, [&](const Team& team) { local_elements(NumbersOfThread(team), arguments); });
+}
+
+void batch_norm_kernel(FakeBlock& block, BatchNormArguments arguments) {
+    BatchNormBlock shared;
+    run(block, [&](const Team& team) { batch_norm(team, arguments, shared); });
+}
+
 void convert_kernel(FakeBlock& block, ConvertArguments arguments) {
     convert({0, 1, int(block.index[0]), int(block.grid[0])}, arguments);
 }
@@ -96,6 +107,8 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     add(fake_kernel<message_kernel>(message_entry_point));
     add(fake_kernel<access_kernel>(access_entry_point));
     add(fake_kernel<optimizer_kernel>(optimizer_entry_point));
+    add(fake_kernel<local_kernel>(local_entry_point));
+    add(fake_kernel<batch_norm_kernel>(batch_norm_entry_point));
     add(fake_kernel<convert_kernel>(convert_entry_point));
     add(fake_kernel<scale_kernel>(scale_entry_point));
     add(fake_kernel<encode_kernel>(encode_entry_point));

@@ -5,9 +5,11 @@
 #include "perf/pattern_kernels.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
+#include "src/gpu/kernels/training/batch_norm_arguments.hpp"
 #include "src/gpu/kernels/training/codec_arguments.hpp"
 #include "src/gpu/kernels/training/convert_arguments.hpp"
 #include "src/gpu/kernels/training/hook_arguments.hpp"
+#include "src/gpu/kernels/training/local_arguments.hpp"
 #include "src/gpu/kernels/training/optimizer_arguments.hpp"
 #include "tests/gpu/device_ranks.hpp"
 
@@ -20,9 +22,10 @@ int main(int count, char** arguments) {
     }
     const bool shipping = strcmp(arguments[1], "shipping") == 0;
     if (shipping)
-        for (const char* const name : {cuda::message_entry_point, cuda::access_entry_point, cuda::optimizer_entry_point,
-                                       cuda::convert_entry_point, cuda::scale_entry_point, cuda::encode_entry_point,
-                                       cuda::decode_entry_point, cuda::hook_entry_point})
+        for (const char* const name :
+             {cuda::message_entry_point, cuda::access_entry_point, cuda::optimizer_entry_point,
+              cuda::convert_entry_point, cuda::scale_entry_point, cuda::encode_entry_point, cuda::decode_entry_point,
+              cuda::hook_entry_point, cuda::local_entry_point, cuda::batch_norm_entry_point})
             fmt::print("{}\n", name);
     for (int body = 0; body < cuda::body_count; ++body) {
         for (int type = 0; shipping && type < weftNumTypes; ++type)

@@ -59,6 +59,7 @@ TEST_CASE("wrong units and settings are refused at creation") {
     CHECK(creation_error([](SmallUnits& s) { s.config.onDevice = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.keepGradients = 2; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.overwriteGradients = 2; }) == "argument.config");
+    CHECK(creation_error([](SmallUnits& s) { s.config.poolGradients = 1; }) == "argument.config");  // in host memory
     CHECK(creation_error([](SmallUnits& s) { s.config.parameterType = weftFloat64; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.gatherBits = 4; }) == "argument.config");
     CHECK(creation_error([](SmallUnits& s) { s.config.reduceBits = 1; }) == "argument.config");

@@ -217,7 +217,7 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
         weftTrainStage_t stage;
         int shard_ranks;
         weftDataType_t parameter = weftNumTypes, reduction = weftNumTypes, output = weftNumTypes;
-        int host_shards = 0;
+        int host_shards = 0, pool = 0;
     };
     constexpr weftDataType_t own = weftNumTypes;
     for (const Form& form :
@@ -232,12 +232,17 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
           Form{3, weftTrainShardFlat, weftTrainShardParameters, 0, own, own, own, 1},
           Form{2, weftTrainShardRows, weftTrainShardOptimizer, 0, own, own, own, 1},
           Form{4, weftTrainShardFlat, weftTrainShardGradients, 2, own, own, own, 1},
-          Form{2, weftTrainShardRows, weftTrainShardParameters, 0, weftBfloat16, weftFloat32, own, 1}}) {
-        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output, form.host_shards);
+          Form{2, weftTrainShardRows, weftTrainShardParameters, 0, weftBfloat16, weftFloat32, own, 1},
+          Form{3, weftTrainShardFlat, weftTrainShardParameters, 0, own, own, own, 0, 1},
+          Form{2, weftTrainShardRows, weftTrainShardOptimizer, 0, own, own, own, 0, 1},
+          Form{4, weftTrainShardFlat, weftTrainShardGradients, 2, own, own, own, 1, 1}}) {
+        CAPTURE(form.ranks, form.sharding, form.stage, form.parameter, form.reduction, form.output, form.host_shards,
+                form.pool);
         const Ranks ranks(spread(form.ranks));
         check_on_threads(form.ranks, [&](int number) {
             weftTrainShardConfig_t config = on_device();
             config.shardsOnHost = form.host_shards;
+            config.poolGradients = form.pool;
             config.sharding = form.sharding;
             config.stage = form.stage;
             config.shardRanks = form.shard_ranks;
@@ -259,6 +264,37 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
         });
         ranks.check_healthy();
     }
+}
+
+TEST_CASE("with poolGradients a device has the memory of whole gradients back between iterations", "[train]") {
+    const Ranks ranks(spread(1));
+    check_on_threads(1, [&](int own) {
+        const auto free_bytes = [&] {
+            size_t left = 0, total = 0;
+            ranks.finish();
+            demand(cuMemGetInfo(&left, &total));
+            return left;
+        };
+        size_t between[2] = {};  // free, by poolGradients
+        for (const int pool : {0, 1}) {
+            weftTrainShardConfig_t config = on_device();
+            config.poolGradients = pool;
+            DeviceShard rank(ranks, own, config);
+            size_t open = 0;
+            for (int step = 0; step < 3; ++step) {
+                rank.forward(step);
+                rank.backward(step, 0, weftTrainSynchronize);
+                open = free_bytes();
+                rank.finish(1);
+                between[pool] = free_bytes();
+                if (pool ? between[pool] <= open : between[pool] != open) throw std::runtime_error("the free bytes");
+                rank.update(step + 1);
+                rank.compare();
+            }
+        }
+        // Two whole gradients of the largest unit.
+        CHECK(between[1] >= between[0] + 2 * 130 * 2);
+    });
 }
 
 // The bytes of this rank's reduced gradients of float16 and float64, after one iteration.

@@ -1,8 +1,7 @@
 // local.cpp: weft.train.Local: Local SGD and DiLoCo.
 #include <nanobind/stl/vector.h>
 
-#include <cstring>
-
+#include "python/binding/stream.hpp"
 #include "python/binding/training/object.hpp"
 
 namespace weft::python {
@@ -10,11 +9,6 @@ namespace weft::python {
 namespace {
 
 size_t bytes_of_state(const weftTrainLocalState_t& state) { return state.count * bytes_of(state.datatype); }
-
-nb::object copied(const void* memory, size_t bytes) {
-    if (!memory && bytes > 0) return nb::none();
-    return nb::bytes(memory, bytes);
-}
 
 class Local final : public TrainingObject<weftTrainLocal_t> {
   public:
@@ -39,9 +33,10 @@ class Local final : public TrainingObject<weftTrainLocal_t> {
         arrays_ = std::move(read.arrays);
     }
 
-    bool step() {
+    bool step(nb::handle stream) {
+        const StreamArgument on(stream);
         int changed = 0;
-        run([&](weftTrainLocal_t own) { return weftTrainLocalStep(own, &changed); });
+        run([&](weftTrainLocal_t own) { return weftTrainLocalStep(own, &changed, on.handle); });
         return changed != 0;
     }
     bool accumulates() {
@@ -60,11 +55,13 @@ class Local final : public TrainingObject<weftTrainLocal_t> {
     nb::tuple state(int parameter) {
         const weftTrainLocalState_t found = found_state(parameter);
         const size_t bytes = found.anchor ? bytes_of_state(found) : 0;
-        return nb::make_tuple(copied(found.anchor, bytes), copied(found.momentum, bytes), copied(found.reduced, bytes));
+        nb::object copies[3];
+        for (int i = 0; i < 3; ++i) copies[i] = copied(parameter, i, bytes, found.reduced || i < 2);
+        return nb::make_tuple(copies[0], copies[1], copies[2]);
     }
     void set_state(int parameter, const nb::object& anchor, const nb::object& momentum, const nb::object& reduced) {
         const weftTrainLocalState_t found = found_state(parameter);
-        const std::pair<const nb::object*, void*> parts[] = {
+        const std::pair<const nb::object*, const void*> parts[] = {
             {&anchor, found.anchor}, {&momentum, found.momentum}, {&reduced, found.reduced}};
         const auto bytes_in = [&](const nb::object& part) {
             return part.is_none() ? 0 : nb::cast<nb::bytes>(part).size();
@@ -75,11 +72,23 @@ class Local final : public TrainingObject<weftTrainLocal_t> {
                 refuse("python.value", "the state of parameter " + std::to_string(parameter) +
                                            " is of another model, or of other settings. Load the state that belongs "
                                            "to these parameters");
-        for (const auto& [part, memory] : parts)
-            if (memory && bytes_in(*part) > 0) memcpy(memory, nb::cast<nb::bytes>(*part).c_str(), bytes_in(*part));
+        for (int i = 0; i < 3; ++i) {
+            if (!parts[i].second || bytes_in(*parts[i].first) == 0) continue;
+            const void* const values = nb::cast<nb::bytes>(*parts[i].first).c_str();
+            run([&](weftTrainLocal_t own) { return weftTrainLocalWriteState(own, parameter, i, values); });
+        }
     }
 
   private:
+    nb::object copied(int parameter, int array, size_t bytes, bool exists) {
+        if (!exists && bytes > 0) return nb::none();
+        nb::object copy = nb::steal(PyBytes_FromStringAndSize(nullptr, Py_ssize_t(bytes)));
+        if (!copy) throw nb::python_error();
+        void* const values = PyBytes_AS_STRING(copy.ptr());
+        if (bytes > 0)
+            run([&](weftTrainLocal_t own) { return weftTrainLocalReadState(own, parameter, array, values); });
+        return copy;
+    }
     static void read_settings(const nb::dict& settings, size_t parameters, weftTrainLocalConfig_t& config,
                               std::vector<int>& fragment_of) {
         config.method = nb::cast<bool>(settings["outer"]) ? weftTrainDiloco : weftTrainAverage;
@@ -111,7 +120,7 @@ void bind_training_local(nb::module_& module) {
     nb::class_<Local>(module, "Local", nb::type_slots(collected<Local>()), nb::is_weak_referenceable())
         .def(nb::init<nb::object, const nb::list&, const nb::dict&>(), nb::arg("comm"), nb::arg("parameters"),
              nb::arg("settings"), InFrame())
-        .def("_step", &Local::step, InFrame())
+        .def("_step", &Local::step, nb::arg("stream").none(), InFrame())
         .def("_accumulates", &Local::accumulates, InFrame())
         .def("_steps", &Local::steps, InFrame())
         .def("_restore", &Local::restore, InFrame())

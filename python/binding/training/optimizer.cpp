@@ -83,39 +83,50 @@ weftTrainBatchNorm_t layer_of(const Array& x, const std::vector<size_t>& shape, 
     return layer;
 }
 
+// The count is given back, or written to an array of the device.
 uint64_t batch_norm_forward(Comm& comm, nb::handle x, const std::vector<size_t>& shape, double eps, double momentum,
-                            const nb::tuple& running, nb::handle mean, nb::handle invstd) {
-    const Array input = host_array(x, "x", Access::read);
+                            const nb::tuple& running, nb::handle mean, nb::handle invstd, nb::handle count,
+                            nb::handle stream) {
+    const StreamArgument on(stream);
+    const Array input = array_or_none(x, "x", Access::read);
     weftTrainBatchNorm_t layer = layer_of(input, shape, eps);
-    const Array kept[2] = {float_array(running[0], "running_mean", Access::write),
-                           float_array(running[1], "running_variance", Access::write)};
+    const Array kept[2] = {of_float(array_or_none(running[0], "running_mean", Access::write), "running_mean"),
+                           of_float(array_or_none(running[1], "running_variance", Access::write), "running_variance")};
     for (const Array& each : kept)
         if (each.data()) check_count(each, "the running statistics", layer.channels, "as many as channels");
     layer.momentum = momentum;
     layer.runningMean = static_cast<float*>(kept[0].data());
     layer.runningVariance = static_cast<float*>(kept[1].data());
-    const Array out[2] = {float_array(mean, "mean", Access::write), float_array(invstd, "invstd", Access::write)};
-    uint64_t count = 0;
+    const Array out[2] = {of_float(array_or_none(mean, "mean", Access::write), "mean"),
+                          of_float(array_or_none(invstd, "invstd", Access::write), "invstd")};
+    const Array kept_count = array_or_none(count, "count", Access::write);
+    if (kept_count.data() && kept_count.type() != weftInt64 && kept_count.type() != weftUint64)
+        refuse("python.dtype", std::string("count has dtype ") + name_of(kept_count.type()) + "; it must be int64");
+    if (kept_count.data()) check_count(kept_count, "count", 1, "because it is one number");
+    uint64_t found = 0;
+    auto* const total = kept_count.data() ? static_cast<uint64_t*>(kept_count.data()) : &found;
     comm.run([&](weftComm_t handle) {
         return weftTrainBatchNormForward(&layer, input.data(), static_cast<float*>(out[0].data()),
-                                         static_cast<float*>(out[1].data()), &count, handle, nullptr);
+                                         static_cast<float*>(out[1].data()), total, handle, on.handle);
     });
-    return count;
+    return found;
 }
 
 void batch_norm_backward(Comm& comm, nb::handle x, nb::handle dy, const std::vector<size_t>& shape, nb::handle mean,
-                         nb::handle own, nb::handle all) {
-    const Array input = host_array(x, "x", Access::read), slope = host_array(dy, "dy", Access::read);
+                         nb::handle own, nb::handle all, nb::handle stream) {
+    const StreamArgument on(stream);
+    const Array input = array_or_none(x, "x", Access::read), slope = array_or_none(dy, "dy", Access::read);
     check_alike(input, "x", slope, "dy");
     check_count(slope, "dy", input.count(), "as many as x");
     const weftTrainBatchNorm_t layer = layer_of(input, shape, 1e-5);
-    const Array middle = float_array(mean, "mean", Access::read);
+    const Array middle = of_float(array_or_none(mean, "mean", Access::read), "mean");
     check_count(middle, "mean", layer.channels, "as many as channels");
-    const Array out[2] = {float_array(own, "own", Access::write), float_array(all, "all", Access::write)};
+    const Array out[2] = {of_float(array_or_none(own, "own", Access::write), "own"),
+                          of_float(array_or_none(all, "all", Access::write), "all")};
     comm.run([&](weftComm_t handle) {
         return weftTrainBatchNormBackward(&layer, input.data(), slope.data(), static_cast<const float*>(middle.data()),
                                           static_cast<float*>(out[0].data()), static_cast<float*>(out[1].data()),
-                                          handle, nullptr);
+                                          handle, on.handle);
     });
 }
 
@@ -466,8 +477,11 @@ void bind_training_optimizer(nb::module_& module) {
                InFrame());
     module.def("train_clip", &clip_gradients, nb::arg("parts"), nb::arg("norm"), nb::arg("max_norm"),
                nb::arg("error_if_nonfinite"), nb::arg("stream").none(), InFrame());
-    module.def("train_batch_norm_forward", &batch_norm_forward, InFrame());
-    module.def("train_batch_norm_backward", &batch_norm_backward, InFrame());
+    module.def("train_batch_norm_forward", &batch_norm_forward, nb::arg("comm"), nb::arg("x"), nb::arg("shape"),
+               nb::arg("eps"), nb::arg("momentum"), nb::arg("running"), nb::arg("mean"), nb::arg("invstd"),
+               nb::arg("count").none(), nb::arg("stream").none(), InFrame());
+    module.def("train_batch_norm_backward", &batch_norm_backward, nb::arg("comm"), nb::arg("x"), nb::arg("dy"),
+               nb::arg("shape"), nb::arg("mean"), nb::arg("own"), nb::arg("all"), nb::arg("stream").none(), InFrame());
     module.def("train_sampler_count", &sampler_count, InFrame());
     module.def("train_sampler_indices", &sampler_indices, InFrame());
     module.def("train_shuffle", &shuffled, InFrame());

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "python/binding/stream.hpp"
 #include "python/binding/training/object.hpp"
 
 namespace weft::python {
@@ -27,6 +28,11 @@ class Server final : public TrainingObject<weftTrainServer_t> {
                 config.timeoutMs = nb::cast<int64_t>(settings["timeout_ms"]);
                 if (!settings["staleness"].is_none()) config.staleness = nb::cast<uint64_t>(settings["staleness"]);
                 if (update_.is_none()) return;
+                for (const Array& array : read.arrays)
+                    if (array.on_device())
+                        refuse("python.device",
+                               "an update changes the server's arrays, and these lie on a device, where the server "
+                               "does not keep them. Pass arrays of host memory on servers, or learning_rate");
                 config.update = call_update;
                 config.updateContext = this;
             },
@@ -42,11 +48,13 @@ class Server final : public TrainingObject<weftTrainServer_t> {
     void serve() {
         run_with_update([](weftTrainServer_t own) { return weftTrainServerServe(own); });
     }
-    void push() {
-        run([](weftTrainServer_t own) { return weftTrainServerPush(own); });
+    void push(nb::handle stream) {
+        const StreamArgument on(stream);
+        run([&](weftTrainServer_t own) { return weftTrainServerPush(own, on.handle); });
     }
-    void pull() {
-        run([](weftTrainServer_t own) { return weftTrainServerPull(own); });
+    void pull(nb::handle stream) {
+        const StreamArgument on(stream);
+        run([&](weftTrainServer_t own) { return weftTrainServerPull(own, on.handle); });
     }
     void finish() {
         run([](weftTrainServer_t own) { return weftTrainServerFinish(own); });
@@ -101,8 +109,8 @@ void bind_training_server(nb::module_& module) {
         .def(nb::init<nb::object, const nb::list&, const nb::dict&, nb::object>(), nb::arg("comm"),
              nb::arg("parameters"), nb::arg("settings"), nb::arg("update").none(), InFrame())
         .def("_serve", &Server::serve, InFrame())
-        .def("_push", &Server::push, InFrame())
-        .def("_pull", &Server::pull, InFrame())
+        .def("_push", &Server::push, nb::arg("stream").none(), InFrame())
+        .def("_pull", &Server::pull, nb::arg("stream").none(), InFrame())
         .def("_finish", &Server::finish, InFrame())
         .def("_owner", &Server::owner, InFrame())
         .def("_stats", &Server::stats, InFrame())

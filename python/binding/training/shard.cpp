@@ -150,6 +150,7 @@ class Shard final : public TrainingObject<weftTrainShard_t> {
         config.shardsOnHost = nb::cast<bool>(settings["shards_on_host"]) ? 1 : 0;
         config.keepGradients = nb::cast<bool>(settings["keep_gradients"]) ? 1 : 0;
         config.overwriteGradients = nb::cast<bool>(settings["overwrite_gradients"]) ? 1 : 0;
+        config.poolGradients = nb::cast<bool>(settings["pool_gradients"]) ? 1 : 0;
         config.sharding = nb::cast<bool>(settings["rows"]) ? weftTrainShardRows : weftTrainShardFlat;
         config.stage = weftTrainStage_t(nb::cast<int>(settings["stage"]));
         config.shardRanks = nb::cast<int>(settings["shard_ranks"]);

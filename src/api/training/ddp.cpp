@@ -1,13 +1,12 @@
 // ddp.cpp: the data-parallel part of train.h: checks handles and arguments, and calls src/train.
 #include <cstddef>
-#include <optional>
 #include <set>
 
 #include "src/api/training/compressor.hpp"
 #include "src/api/training/handle.hpp"
+#include "src/api/training/model_memory.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/api/training/tensors.hpp"
-#include "src/comm/facts.hpp"
 #include "src/streams/host_stream.hpp"
 #include "src/train/ddp.hpp"
 #include "weft/train.h"
@@ -83,39 +82,6 @@ Status read_config(const weftTrainDdpConfig_t* given, const std::vector<train::T
     return ok();
 }
 
-// The one kind of memory that all of the model lies in.
-Result<std::unique_ptr<train::MemorySpace>> space_of(const train::Model& model, weftComm_t comm) {
-    const auto communicator = comm->share();
-    if (!communicator) return check_handle(comm);
-    const auto own_device = cuda_device(*communicator);
-    const train::DeviceFinder device_of = train::device_finder();
-    std::optional<int> common;
-    const auto check = [&](const std::string& name, const void* memory) -> Status {
-        if (!memory) return ok();
-        auto found = device_of(memory);
-        if (!found) return found.take_status();
-        if (common && *common != *found)
-            return fail(error::argument_device,
-                        "\"{}\" lies in another memory than what was registered before it: all parameters, gradients "
-                        "and buffers lie in host memory, or on one device",
-                        name);
-        common = *found;
-        return ok();
-    };
-    for (const std::vector<train::Tensor>* tensors : {&model.parameters, &model.buffers})
-        for (const train::Tensor& tensor : *tensors) {
-            if (tensor.facts.count == 0) continue;
-            WEFT_TRY(check(tensor.name, tensor.data));
-            WEFT_TRY(check(tensor.name, tensor.gradient));
-        }
-    if (common.value_or(-1) < 0) return train::host_space();
-    if (!own_device) return own_device.status().copy();
-    if (*own_device != *common)
-        return fail(error::argument_device, "the model lies on device {}, but the communicator's device is {}", *common,
-                    *own_device);
-    return train::device_space(*common);
-}
-
 Status report_all(const char* function, train::Ddp& ddp, std::span<const int> parameters, weftStream_t stream) {
     for (const int parameter : parameters) WEFT_TRY(check_parameter(function, ddp, parameter));
     WEFT_TRY(check_stream(function, ddp, stream));
@@ -159,7 +125,7 @@ weftResult_t weftTrainDdpCreate(weftTrainDdp_t* ddp, weftComm_t comm, const weft
             WEFT_TRY(read_tensors(buffers, bufferCount, "buffer", false, model.buffers));
             parameter_facts = train::facts_of(model.parameters);
             WEFT_TRY(read_config(config, parameter_facts, model.settings));
-            auto found = space_of(model, comm);
+            auto found = space_of({&model.parameters, &model.buffers}, comm);
             if (!found) return found.take_status();
             space = std::move(*found);
             model.settings.on_device = space->on_device();

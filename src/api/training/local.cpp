@@ -3,7 +3,8 @@
 #include <cstddef>
 
 #include "src/api/training/handle.hpp"
-#include "src/api/training/host_tensors.hpp"
+#include "src/api/training/model_memory.hpp"
+#include "src/api/training/parts.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/train/local_sgd.hpp"
 #include "weft/train.h"
@@ -88,6 +89,17 @@ Status read_local_config(const weftTrainLocalConfig_t* given, size_t parameters,
     return ok();
 }
 
+Status check_copied_array(const char* function, const train::LocalSgd& own, int parameter, int state,
+                          const void* values) {
+    WEFT_TRY(check_parameter(function, own, parameter));
+    if (state < 0 || state > 2)
+        return fail(error::argument_value, "{}: state is {}; it must be 0 to 2: anchor, momentum or reduced", function,
+                    state);
+    if (!values && own.parameter_elements(parameter) > 0)
+        return fail(error::argument_null, "{}: values is NULL", function);
+    return check_on_host(function, "values", values);
+}
+
 }  // namespace
 
 extern "C" {
@@ -100,16 +112,24 @@ weftResult_t weftTrainLocalCreate(weftTrainLocal_t* local, weftComm_t comm, cons
         WEFT_TRY(check_no_group("weftTrainLocalCreate"));
         std::vector<train::Tensor> tensors;
         train::LocalSettings settings;
+        std::unique_ptr<train::MemorySpace> space;
         const auto read = [&]() -> Status {
             if (!local)
                 return fail(error::argument_null,
                             "weftTrainLocalCreate: local is NULL: pass the address of a weftTrainLocal_t");
-            WEFT_TRY(read_host_parameters("weftTrainLocalCreate", parameters, parameterCount, tensors));
-            return read_local_config(config, parameterCount, settings);
+            WEFT_TRY(read_parameters("weftTrainLocalCreate", parameters, parameterCount, tensors));
+            for (train::Tensor& tensor : tensors) tensor.gradient = nullptr;
+            WEFT_TRY(read_local_config(config, parameterCount, settings));
+            auto found = space_of({&tensors}, comm);
+            if (!found) return found.take_status();
+            space = std::move(*found);
+            settings.on_device = space->on_device();
+            return ok();
         };
         Status own = read();
         if (!own) tensors.clear();
-        auto made = train::LocalSgd::make(std::move(own), std::move(tensors), std::move(settings), comm);
+        auto made =
+            train::LocalSgd::make(std::move(own), std::move(tensors), std::move(settings), std::move(space), comm);
         if (!made) return made.take_status();
         *local = keep_training<weftTrainLocal>(std::move(*made));
         return ok();
@@ -120,10 +140,11 @@ weftResult_t weftTrainLocalDestroy(weftTrainLocal_t local) { return destroy_trai
 
 weftResult_t weftTrainLocalAbort(weftTrainLocal_t local) { return abort_training(local); }
 
-weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed) {
+weftResult_t weftTrainLocalStep(weftTrainLocal_t local, int* changed, weftStream_t stream) {
     return guarded_training("weftTrainLocalStep", local, [&](train::LocalSgd& own) -> Status {
+        WEFT_TRY(check_stream_of("weftTrainLocalStep", own.space(), stream));
         bool new_values = false;
-        Status status = own.step(new_values);
+        Status status = own.step(new_values, stream);
         if (changed) *changed = new_values ? 1 : 0;
         return status;
     });
@@ -162,6 +183,22 @@ weftResult_t weftTrainLocalGetState(weftTrainLocal_t local, int parameter, weftT
                                       found->facts.type};
         return write_struct("weftTrainLocalGetState", "state", made, first_local_state_size,
                             "WEFT_TRAIN_LOCAL_STATE_INITIALIZER", state);
+    });
+}
+
+weftResult_t weftTrainLocalReadState(weftTrainLocal_t local, int parameter, int state, void* values) {
+    constexpr const char* function = "weftTrainLocalReadState";
+    return guarded_training(function, local, [&](train::LocalSgd& own) -> Status {
+        WEFT_TRY(check_copied_array(function, own, parameter, state, values));
+        return own.read_state(parameter, state, values);
+    });
+}
+
+weftResult_t weftTrainLocalWriteState(weftTrainLocal_t local, int parameter, int state, const void* values) {
+    constexpr const char* function = "weftTrainLocalWriteState";
+    return guarded_training(function, local, [&](train::LocalSgd& own) -> Status {
+        WEFT_TRY(check_copied_array(function, own, parameter, state, values));
+        return own.write_state(parameter, state, values);
     });
 }
 }

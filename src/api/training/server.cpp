@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "src/api/training/handle.hpp"
-#include "src/api/training/host_tensors.hpp"
+#include "src/api/training/model_memory.hpp"
 #include "src/api/training/structs.hpp"
 #include "src/train/server/parameter_server.hpp"
 #include "weft/train.h"
@@ -83,16 +83,21 @@ weftResult_t weftTrainServerCreate(weftTrainServer_t* server, weftComm_t comm, c
         WEFT_TRY(check_no_group("weftTrainServerCreate"));
         std::vector<train::Tensor> tensors;
         train::ServerRules rules;
+        std::unique_ptr<train::MemorySpace> space;
         const auto read = [&]() -> Status {
             if (!server)
                 return fail(error::argument_null,
                             "weftTrainServerCreate: server is NULL: pass the address of a weftTrainServer_t");
-            WEFT_TRY(read_host_parameters("weftTrainServerCreate", parameters, parameterCount, tensors));
+            WEFT_TRY(read_parameters("weftTrainServerCreate", parameters, parameterCount, tensors));
             WEFT_TRY(read_server_config(config, rules));
-            return check_worker_gradients(tensors, rules.servers, comm);
+            WEFT_TRY(check_worker_gradients(tensors, rules.servers, comm));
+            auto found = space_of({&tensors}, comm);
+            if (!found) return found.take_status();
+            space = std::move(*found);
+            return ok();
         };
         Status own = read();
-        auto made = train::ParameterServer::make(std::move(own), std::move(tensors), rules, comm);
+        auto made = train::ParameterServer::make(std::move(own), std::move(tensors), rules, std::move(space), comm);
         if (!made) return made.take_status();
         *server = keep_training<weftTrainServer>(std::move(*made));
         return ok();
@@ -112,17 +117,19 @@ weftResult_t weftTrainServerServe(weftTrainServer_t server) {
     });
 }
 
-weftResult_t weftTrainServerPush(weftTrainServer_t server) {
+weftResult_t weftTrainServerPush(weftTrainServer_t server, weftStream_t stream) {
     return guarded_training("weftTrainServerPush", server, [&](train::ParameterServer& own) -> Status {
         WEFT_TRY(check_role("weftTrainServerPush", own, false));
-        return own.push();
+        WEFT_TRY(check_stream_of("weftTrainServerPush", own.space(), stream));
+        return own.push(stream);
     });
 }
 
-weftResult_t weftTrainServerPull(weftTrainServer_t server) {
+weftResult_t weftTrainServerPull(weftTrainServer_t server, weftStream_t stream) {
     return guarded_training("weftTrainServerPull", server, [&](train::ParameterServer& own) -> Status {
         WEFT_TRY(check_role("weftTrainServerPull", own, false));
-        return own.pull();
+        WEFT_TRY(check_stream_of("weftTrainServerPull", own.space(), stream));
+        return own.pull(stream);
     });
 }
 

@@ -170,6 +170,11 @@ Status read_shard_config(const weftTrainShardConfig_t* given, train::ShardingPla
     if (!is_switch(config.overwriteGradients))
         return fail(error::argument_config, "config.overwriteGradients is {}; it is 0 or 1", config.overwriteGradients);
     plan.overwrites_gradients = config.overwriteGradients != 0;
+    if (!is_switch(config.poolGradients) || (config.poolGradients && (!config.onDevice || config.keepGradients)))
+        return fail(error::argument_config,
+                    "config.poolGradients is {}; it is 0, or 1 with config.onDevice and without config.keepGradients",
+                    config.poolGradients);
+    plan.pools_gradients = config.poolGradients != 0;
     plan.types = {config.parameterType, config.reduceType, config.outputType};
     if (config.gatherBits != 0 && config.gatherBits != 8)
         return fail(error::argument_config, "config.gatherBits is {}; it must be 0 or 8", config.gatherBits);

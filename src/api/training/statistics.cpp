@@ -1,10 +1,15 @@
 // statistics.cpp: batch norm and samples of train.h: checks arguments, and calls src/train.
 #include <cmath>
 #include <cstddef>
+#include <initializer_list>
+#include <optional>
 
 #include "src/api/training/handle.hpp"
 #include "src/api/training/parts.hpp"
 #include "src/api/training/structs.hpp"
+#include "src/comm/facts.hpp"
+#include "src/streams/host_stream.hpp"
+#include "src/train/memory_space.hpp"
 #include "src/train/optimizer/batch_norm.hpp"
 #include "src/train/optimizer/sampler.hpp"
 #include "weft/train.h"
@@ -33,8 +38,6 @@ Result<weftTrainBatchNorm_t> read_layer(const char* function, const weftTrainBat
                           "a number that is not negative"));
     WEFT_TRY(check_number(function, "layer.momentum", layer.momentum, layer.momentum >= 0 && layer.momentum <= 1,
                           "at least 0 and at most 1"));
-    for (const void* memory : {layer.runningMean, layer.runningVariance})
-        WEFT_TRY(check_on_host(function, "layer", memory));
     return layer;
 }
 
@@ -42,9 +45,43 @@ train::BatchNormShape shape_of(const weftTrainBatchNorm_t& layer) {
     return {layer.batch, layer.channels, layer.inner, layer.datatype};
 }
 
-Status check_array(const char* function, const char* name, const void* array, bool needed) {
-    if (!array && needed) return fail(error::argument_null, "{}: {} is NULL", function, name);
-    return check_on_host(function, name, array);
+struct NamedArray {
+    const char* name;
+    const void* memory;
+    bool needed;
+};
+
+// The device that all of a call's arrays lie on; -1: host memory.
+Result<int> device_of_arrays(const char* function, std::initializer_list<NamedArray> arrays) {
+    const train::DeviceFinder device_of = train::device_finder();
+    std::optional<int> common;
+    for (const auto& [name, memory, needed] : arrays) {
+        if (!memory && needed) return fail(error::argument_null, "{}: {} is NULL", function, name);
+        if (!memory) continue;
+        auto found = device_of(memory);
+        if (!found) return found.take_status();
+        if (common && *common != *found)
+            return fail(error::argument_device,
+                        "{}: {} lies in another memory than what stands before it: all arrays lie in host memory, or "
+                        "on the communicator's device",
+                        function, name);
+        common = *found;
+    }
+    return common.value_or(-1);
+}
+
+Status check_stream_for(const char* function, int device, weftComm_t comm, weftStream_t stream) {
+    if (device < 0) return check_host_call(function, stream);
+    if (is_host_stream(stream))
+        return fail(error::argument_stream, "{}: the arrays lie on a device: stream must be a CUDA stream", function);
+    const auto communicator = comm->share();
+    if (!communicator) return check_handle(comm);
+    const auto own = cuda_device(*communicator);
+    if (!own) return own.status().copy();
+    if (*own != device)
+        return fail(error::argument_device, "{}: the arrays lie on device {}, but the communicator's device is {}",
+                    function, device, *own);
+    return train::check_device_stream(function, device, stream);
 }
 
 Status check_sampler(const char* function, uint64_t samples, int ranks, int drop_last) {
@@ -64,18 +101,26 @@ weftResult_t weftTrainBatchNormForward(const weftTrainBatchNorm_t* layer, const 
     return guarded([&]() -> Status {
         WEFT_TRY(check_handle(comm));
         WEFT_TRY(check_no_group(function));
-        WEFT_TRY(check_host_call(function, stream));
         auto read = read_layer(function, layer);
         if (!read) return read.take_status();
-        const train::BatchNormShape shape = shape_of(*read);
-        WEFT_TRY(check_array(function, "x", x, shape.count() > 0));
-        WEFT_TRY(check_array(function, "mean", mean, true));
-        WEFT_TRY(check_array(function, "invstd", invstd, true));
-        auto found = train::batch_norm_forward(shape, x, comm, read->epsilon, mean, invstd,
-                                               {read->momentum, read->runningMean, read->runningVariance});
-        if (!found) return found.take_status();
-        if (count) *count = *found;
-        return ok();
+        train::BatchNormForward forward = {
+            shape_of(*read),       x,     read->epsilon, read->momentum, mean, invstd, read->runningMean,
+            read->runningVariance, count, false};
+        const auto device = device_of_arrays(function, {{"mean", mean, true},
+                                                        {"invstd", invstd, true},
+                                                        {"x", x, forward.shape.count() > 0},
+                                                        {"layer.runningMean", read->runningMean, false},
+                                                        {"layer.runningVariance", read->runningVariance, false}});
+        if (!device) return device.status().copy();
+        WEFT_TRY(check_stream_for(function, *device, comm, stream));
+        const auto of_count = train::device_of(count);
+        if (!of_count) return of_count.status().copy();
+        forward.count_on_device = *of_count >= 0;
+        if (forward.count_on_device && *of_count != *device)
+            return fail(error::argument_device, "{}: count lies on device {}, but the arrays do not", function,
+                        *of_count);
+        if (*device < 0) return train::batch_norm(forward, comm);
+        return train::batch_norm(forward, *device, comm, stream);
     });
 }
 
@@ -86,16 +131,19 @@ weftResult_t weftTrainBatchNormBackward(const weftTrainBatchNorm_t* layer, const
     return guarded([&]() -> Status {
         WEFT_TRY(check_handle(comm));
         WEFT_TRY(check_no_group(function));
-        WEFT_TRY(check_host_call(function, stream));
         auto read = read_layer(function, layer);
         if (!read) return read.take_status();
-        const train::BatchNormShape shape = shape_of(*read);
-        WEFT_TRY(check_array(function, "x", x, shape.count() > 0));
-        WEFT_TRY(check_array(function, "dy", dy, shape.count() > 0));
-        WEFT_TRY(check_array(function, "mean", mean, true));
-        WEFT_TRY(check_array(function, "ownSums", ownSums, false));
-        WEFT_TRY(check_array(function, "sums", sums, true));
-        return train::batch_norm_backward(shape, x, dy, mean, comm, ownSums, sums);
+        const train::BatchNormBackward backward = {shape_of(*read), x, dy, mean, ownSums, sums};
+        const bool has_elements = backward.shape.count() > 0;
+        const auto device = device_of_arrays(function, {{"mean", mean, true},
+                                                        {"sums", sums, true},
+                                                        {"x", x, has_elements},
+                                                        {"dy", dy, has_elements},
+                                                        {"ownSums", ownSums, false}});
+        if (!device) return device.status().copy();
+        WEFT_TRY(check_stream_for(function, *device, comm, stream));
+        if (*device < 0) return train::batch_norm(backward, comm);
+        return train::batch_norm(backward, *device, comm, stream);
     });
 }
 

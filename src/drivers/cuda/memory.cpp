@@ -29,6 +29,38 @@ DeviceMemory::~DeviceMemory() {
     driver_->MemFree(address_);
 }
 
+Result<StreamMemory> StreamMemory::allocate(const Context& context, size_t bytes, CUstream stream) {
+    const Driver& driver = context.driver();
+    StreamMemory memory;
+    memory.driver_ = &driver;
+    memory.context_ = context.handle();
+    memory.stream_ = stream;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (driver.MemAllocAsync && driver.MemFreeAsync) result = driver.MemAllocAsync(&memory.address_, bytes, stream);
+    memory.pooled_ = result != CUDA_ERROR_NOT_SUPPORTED;
+    if (!memory.pooled_) result = driver.MemAlloc(&memory.address_, bytes);
+    WEFT_TRY(driver.check(result, "allocate {} bytes on device {} for a stream", bytes, context.device()));
+    return memory;
+}
+
+StreamMemory& StreamMemory::operator=(StreamMemory&& other) noexcept {
+    std::swap(driver_, other.driver_);
+    std::swap(context_, other.context_);
+    std::swap(address_, other.address_);
+    std::swap(stream_, other.stream_);
+    std::swap(pooled_, other.pooled_);
+    return *this;
+}
+
+StreamMemory::~StreamMemory() {
+    if (address_ == 0 || !driver_->here()) return;
+    ContextScope scope(*driver_, context_);
+    if (pooled_)
+        driver_->MemFreeAsync(address_, stream_);
+    else
+        driver_->MemFree(address_);
+}
+
 Result<PinnedMemory> PinnedMemory::allocate(const Context& context, size_t bytes) {
     const Driver& driver = context.driver();
     ContextScope scope(context);

@@ -28,6 +28,28 @@ class DeviceMemory {
     size_t bytes_ = 0;
 };
 
+// Memory for work of one stream, from before its first use there to after its last one. If the driver or the device has
+// no pools, freeing waits for the device. Must not outlive its context.
+class StreamMemory {
+  public:
+    StreamMemory() = default;
+    // The context is current.
+    static Result<StreamMemory> allocate(const Context& context, size_t bytes, CUstream stream);
+    StreamMemory(StreamMemory&& other) noexcept { *this = std::move(other); }
+    StreamMemory& operator=(StreamMemory&& other) noexcept;
+    ~StreamMemory();
+
+    void* data() const { return reinterpret_cast<void*>(address_); }  // the host cannot read it
+    bool pooled() const { return pooled_; }                           // freeing does not wait
+
+  private:
+    const Driver* driver_ = nullptr;
+    CUcontext context_ = nullptr;
+    CUdeviceptr address_ = 0;
+    CUstream stream_ = nullptr;
+    bool pooled_ = false;
+};
+
 // Page-locked host memory that is mapped for every device: either allocated here, or existing memory that is registered
 // while the owner lives.
 class PinnedMemory {

@@ -1,9 +1,10 @@
 #include "src/train/optimizer/batch_norm.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "src/gpu/kernels/training/batch_norm_channels.hpp"
+#include "src/gpu/kernels/training/hook_elements.hpp"
 #include "src/train/optimizer/parts.hpp"
 #include "src/train/peers.hpp"
 
@@ -43,62 +44,51 @@ std::vector<double> own_statistics(const BatchNormShape& shape, const void* x) {
     return own;
 }
 
-struct Moments {
-    double count = 0, mean = 0, squares = 0;
-
-    // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-    void add(const Moments& other) {
-        if (other.count == 0) return;
-        const double total = count + other.count, distance = other.mean - mean;
-        squares += other.squares + distance * distance * count * other.count / total;
-        mean += distance * other.count / total;
-        count = total;
-    }
-};
-
 }  // namespace
 
-Result<uint64_t> batch_norm_forward(const BatchNormShape& shape, const void* x, weftComm_t comm, double epsilon,
-                                    float* mean, float* invstd, const BatchNormRunning& running) {
-    int ranks = 0;
-    WEFT_TRY(called(weftCommCount(comm, &ranks)));
-    const auto own = own_statistics(shape, x);
-    std::vector<double> all(own.size() * size_t(ranks));
-    WEFT_TRY(finished(weftAllGather(own.data(), all.data(), own.size(), weftFloat64, comm, nullptr), comm));
-    double total = 0;
-    for (int rank = 0; rank < ranks; ++rank) total += all[own.size() * size_t(rank) + 2 * shape.channels];
-    if (total < 2)
-        return fail(error::argument_count,
-                    "a channel has {} elements over all ranks; batch norm needs at least 2 for a variance", total);
-    for (size_t channel = 0; channel < shape.channels; ++channel) {
-        Moments moments;
-        for (int rank = 0; rank < ranks; ++rank) {
-            const double* const from = &all[own.size() * size_t(rank)];
-            moments.add({from[2 * shape.channels], from[channel], from[shape.channels + channel]});
-        }
-        mean[channel] = float(moments.mean);
-        invstd[channel] = float(1 / std::sqrt(moments.squares / total + epsilon));
-        const auto follow = [&](float* kept, double now) {
-            if (kept) kept[channel] = float((1 - running.momentum) * double(kept[channel]) + running.momentum * now);
-        };
-        follow(running.mean, moments.mean);
-        follow(running.variance, moments.squares / (total - 1));
-    }
-    return uint64_t(total);
+Status check_batch_norm_count(uint64_t total) {
+    if (total >= 2) return ok();
+    return fail(error::argument_count,
+                "a channel has {} elements over all ranks; batch norm needs at least 2 for a variance", total);
 }
 
-Status batch_norm_backward(const BatchNormShape& shape, const void* x, const void* dy, const float* mean,
-                           weftComm_t comm, float* own, float* all) {
+Status batch_norm(const BatchNormForward& forward, weftComm_t comm) {
+    const BatchNormShape& shape = forward.shape;
+    int ranks = 0;
+    WEFT_TRY(called(weftCommCount(comm, &ranks)));
+    const auto own = own_statistics(shape, forward.x);
+    std::vector<double> all(own.size() * size_t(ranks));
+    WEFT_TRY(finished(weftAllGather(own.data(), all.data(), own.size(), weftFloat64, comm, nullptr), comm));
+    uint64_t total = 0;
+    for (int rank = 0; rank < ranks; ++rank) total += uint64_t(all[own.size() * size_t(rank) + 2 * shape.channels]);
+    WEFT_TRY(check_batch_norm_count(total));
+    cuda::BatchNormArguments arguments = {};
+    arguments.form.channels = shape.channels;
+    arguments.form.ranks = uint64_t(ranks);
+    arguments.messages = all.data();
+    arguments.epsilon = forward.epsilon;
+    arguments.momentum = forward.momentum;
+    arguments.results.mean = forward.mean;
+    arguments.results.invstd = forward.invstd;
+    arguments.results.running_mean = forward.running_mean;
+    arguments.results.running_variance = forward.running_variance;
+    arguments.results.count = forward.count;
+    cuda::finish_channels(cuda::AllNumbers(), arguments);
+    return ok();
+}
+
+Status batch_norm(const BatchNormBackward& backward, weftComm_t comm) {
+    const BatchNormShape& shape = backward.shape;
     std::vector<double> sums(2 * shape.channels, 0);
-    for_each_run(shape, x, dy, [&](size_t channel, const float* xs, const float* dys, size_t count) {
+    for_each_run(shape, backward.x, backward.dy, [&](size_t channel, const float* xs, const float* dys, size_t count) {
         for (size_t i = 0; i < count; ++i) {
             sums[channel] += double(dys[i]);
-            sums[shape.channels + channel] += double(dys[i]) * (double(xs[i]) - double(mean[channel]));
+            sums[shape.channels + channel] += double(dys[i]) * (double(xs[i]) - double(backward.mean[channel]));
         }
     });
-    if (own) std::copy(sums.begin(), sums.end(), own);
+    if (backward.own) std::copy(sums.begin(), sums.end(), backward.own);
     WEFT_TRY(finished(weftAllReduce(sums.data(), sums.data(), sums.size(), weftFloat64, weftSum, comm, nullptr), comm));
-    std::copy(sums.begin(), sums.end(), all);
+    std::copy(sums.begin(), sums.end(), backward.all);
     return ok();
 }
 

@@ -1,7 +1,5 @@
 // batch_norm.hpp: the statistics of a batch-norm layer over all ranks, forward and backward. Each call communicates once.
 #pragma once
-#include <span>
-
 #include "src/base/result.hpp"
 #include "weft/weft.h"
 
@@ -15,17 +13,34 @@ struct BatchNormShape {
     size_t count() const { return batch * inner; }  // of each channel
 };
 
-struct BatchNormRunning {
-    double momentum = 0.1;
-    float *mean = nullptr, *variance = nullptr;  // or null
+// Of each channel the mean and 1 / sqrt(variance + epsilon) over all ranks, and the elements of a channel.
+struct BatchNormForward {
+    BatchNormShape shape;
+    const void* x = nullptr;
+    double epsilon = 1e-5, momentum = 0.1;
+    float *mean = nullptr, *invstd = nullptr;
+    float *running_mean = nullptr, *running_variance = nullptr;  // or null
+    uint64_t* count = nullptr;                                   // or null
+    bool count_on_device = false;                                // with the rest of the memory
 };
 
-// Writes each channel's mean and 1 / sqrt(variance + epsilon) over all ranks, and gives the elements of a channel.
-Result<uint64_t> batch_norm_forward(const BatchNormShape& shape, const void* x, weftComm_t comm, double epsilon,
-                                    float* mean, float* invstd, const BatchNormRunning& running);
+// Each channel's sum of dy, then each one's sum of dy (x - mean): of this rank, and of all.
+struct BatchNormBackward {
+    BatchNormShape shape;
+    const void *x = nullptr, *dy = nullptr;
+    const float* mean = nullptr;
+    float *own = nullptr, *all = nullptr;  // own may be null
+};
 
-// Writes each channel's sum of dy, then each one's sum of dy (x - mean): of this rank, if `own` is not null, and of all.
-Status batch_norm_backward(const BatchNormShape& shape, const void* x, const void* dy, const float* mean,
-                           weftComm_t comm, float* own, float* all);
+// In host memory.
+Status batch_norm(const BatchNormForward& forward, weftComm_t comm);
+Status batch_norm(const BatchNormBackward& backward, weftComm_t comm);
+
+// On a device, by work of the caller's stream. A count in host memory is waited for; then too few elements are an error.
+Status batch_norm(const BatchNormForward& forward, int device, weftComm_t comm, weftStream_t stream);
+Status batch_norm(const BatchNormBackward& backward, int device, weftComm_t comm, weftStream_t stream);
+
+// For total elements of a channel over all ranks.
+Status check_batch_norm_count(uint64_t total);
 
 }  // namespace weft::internal::train

@@ -22,8 +22,10 @@ int64_t link_timeout_ms(int64_t pull_timeout_ms) {
 }  // namespace
 
 Result<std::shared_ptr<ParameterServer>> ParameterServer::make(Status own, std::vector<Tensor> parameters,
-                                                               const ServerRules& rules, weftComm_t comm) {
-    std::shared_ptr<ParameterServer> made(new ParameterServer(std::move(parameters), rules));
+                                                               const ServerRules& rules,
+                                                               std::unique_ptr<MemorySpace> space, weftComm_t comm) {
+    std::shared_ptr<ParameterServer> made(new ParameterServer(std::move(parameters), rules, std::move(space)));
+    if (own) own = made->copies_.reserve(*made->space_, made->parameters_);
     auto peers = Peers::make(comm);
     if (!peers) return own ? peers.take_status() : std::move(own);
     made->peers_ = std::move(*peers);
@@ -37,7 +39,7 @@ Result<std::shared_ptr<ParameterServer>> ParameterServer::make(Status own, std::
     for (size_t i = 0; i < made->parameters_.size(); ++i)
         add_line(text, "parameter", i, made->parameters_[i].name, made->parameters_[i].facts);
     WEFT_TRY(check_agreement(*made->peers_, std::move(text), std::move(own)));
-    Status ready = broadcast_values(*made->peers_, *made->space_, made->parameters_, 0);
+    Status ready = made->copies_.broadcast(*made->peers_);
     if (ready) ready = made->connect();
     if (!ready) made->abort();
     WEFT_TRY(std::move(ready));
@@ -45,14 +47,15 @@ Result<std::shared_ptr<ParameterServer>> ParameterServer::make(Status own, std::
 }
 
 ParameterServer::~ParameterServer() {
+    if (space_) (void)space_->synchronize();  // copies may still use the messages
     links_.clear();
     peers_.reset();
 }
 
-void ParameterServer::lay_out() {
+void ParameterServer::lay_out(bool serves) {
     parts_.assign(size_t(rules_.servers), {{}, server_header_bytes});
     for (int i = 0; i < parameter_count(); ++i) {
-        const Tensor& tensor = parameters_[size_t(i)];
+        const Tensor& tensor = (serves ? copies_.tensors() : parameters_)[size_t(i)];
         const size_t server = server_of(tensor.name, rules_.servers);
         owners_.push_back(int(server));
         Part& part = parts_[server];
@@ -62,9 +65,9 @@ void ParameterServer::lay_out() {
 }
 
 Status ParameterServer::connect() {
-    lay_out();
     const int rank = peers_->rank(), servers = rules_.servers, workers = peers_->ranks() - servers;
     const bool serves = rank < servers;
+    lay_out(serves);
     const int own = serves ? rank : rank - servers;
     if (serves) state_ = std::make_unique<ServerState>(rules_, parts_[size_t(own)].keys, workers);
     links_.resize(size_t(serves ? workers : servers));
@@ -82,6 +85,7 @@ Status ParameterServer::connect() {
         if (meets) links_[size_t(other)] = std::move(*link);
     }
     answers_.resize(links_.size());
+    if (!serves) copies_.release();
     return ok();
 }
 
@@ -129,7 +133,9 @@ Status ParameterServer::serve() {
     }
     serve_worker(0);
     for (OwnedThread& thread : threads) thread.end();
-    return ended_by(state_->failure());
+    WEFT_TRY(ended_by(state_->failure()));
+    for (const ServerKey& key : parts_[size_t(peers_->rank())].keys) WEFT_TRY(ended_by(copies_.write(key.parameter)));
+    return ended_by(space_->synchronize());
 }
 
 void ParameterServer::serve_worker(int worker) {
@@ -169,15 +175,28 @@ Result<ParameterServer::Served> ParameterServer::answer(int worker) {
 
 // ---- Workers ----
 
+Status ParameterServer::put_gradients(weftStream_t callers) {
+    WEFT_TRY(ended_by(space_->follow(callers)));
+    for (size_t server = 0; server < links_.size(); ++server)
+        for (const ServerKey& key : parts_[server].keys)
+            WEFT_TRY(ended_by(space_->copy(links_[server]->outgoing() + key.offset_bytes, key.tensor.gradient,
+                                           element_bytes(key.tensor))));
+    WEFT_TRY(ended_by(space_->synchronize()));
+    return check_gradients();
+}
+
 Status ParameterServer::check_gradients() const {
-    for (const Tensor& tensor : parameters_) {
-        if (tensor.facts.count == 0 || all_finite(tensor.gradient, tensor.facts.count, tensor.facts.type)) continue;
-        return fail(error::train_server_gradient,
-                    "the gradient of \"{}\" has a number that is not finite, so nothing was pushed: drop this step, or "
-                    "correct the gradient and push again",
-                    tensor.name)
-            .about({.rank = peers_->rank()});
-    }
+    for (size_t server = 0; server < links_.size(); ++server)
+        for (const ServerKey& key : parts_[server].keys) {
+            const TensorFacts& facts = key.tensor.facts;
+            if (all_finite(links_[server]->outgoing() + key.offset_bytes, facts.count, facts.type)) continue;
+            return fail(
+                       error::train_server_gradient,
+                       "the gradient of \"{}\" has a number that is not finite, so nothing was pushed: drop this step, "
+                       "or correct the gradient and push again",
+                       key.tensor.name)
+                .about({.rank = peers_->rank()});
+        }
     return ok();
 }
 
@@ -187,11 +206,6 @@ Status ParameterServer::send(ServerLink& link, size_t server, MessageKind kind, 
     header.kind = kind;
     header.step = step;
     memcpy(link.outgoing(), &header, sizeof header);
-    for (size_t i = 0; kind == MessageKind::push && i < parts_[server].keys.size(); ++i) {
-        const ServerKey& key = parts_[server].keys[i];
-        if (key.tensor.facts.count > 0)
-            memcpy(link.outgoing() + key.offset_bytes, key.tensor.gradient, element_bytes(key.tensor));
-    }
     WEFT_TRY(link.send(bytes));
     answers_[server].missing = true;
     return ok();
@@ -215,17 +229,19 @@ Status ParameterServer::take_answers() {
     return ok();
 }
 
-Status ParameterServer::push() {
+Status ParameterServer::check_unfinished(const char* function) const {
     WEFT_TRY(usable());
-    if (finished_)
-        return fail(error::train_server_order,
-                    "this worker has finished: call weftTrainServerPush before "
-                    "weftTrainServerFinish");
+    if (!finished_) return ok();
+    return fail(error::train_server_order, "this worker has finished: call {} before weftTrainServerFinish", function);
+}
+
+Status ParameterServer::push(weftStream_t callers) {
+    WEFT_TRY(check_unfinished("weftTrainServerPush"));
     if (!may_push_)
         return fail(error::train_server_order,
                     "this worker has pushed its gradients of this step already: with config.accepted, call "
                     "weftTrainServerPull before the next weftTrainServerPush");
-    WEFT_TRY(check_gradients());
+    WEFT_TRY(put_gradients(callers));
     for (size_t server = 0; server < links_.size(); ++server)
         WEFT_TRY(ended_by(send(*links_[server], server, MessageKind::push, answers_[server].pulled.steps,
                                parts_[server].message_bytes)));
@@ -234,21 +250,20 @@ Status ParameterServer::push() {
     return ok();
 }
 
-Status ParameterServer::pull() {
-    WEFT_TRY(usable());
-    if (finished_)
-        return fail(error::train_server_order,
-                    "this worker has finished: call weftTrainServerPull before "
-                    "weftTrainServerFinish");
+Status ParameterServer::pull(weftStream_t callers) {
+    WEFT_TRY(check_unfinished("weftTrainServerPull"));
+    WEFT_TRY(ended_by(space_->synchronize()));  // the last pull's values are read before new ones come
     for (size_t server = 0; server < links_.size(); ++server)
         WEFT_TRY(ended_by(send(*links_[server], server, MessageKind::pull, 0, server_header_bytes)));
     WEFT_TRY(ended_by(take_answers()));
+    WEFT_TRY(ended_by(space_->follow(callers)));
     for (size_t server = 0; server < links_.size(); ++server) {
         for (const ServerKey& key : parts_[server].keys)
-            if (key.tensor.facts.count > 0)
-                memcpy(key.tensor.data, links_[server]->received() + key.offset_bytes, element_bytes(key.tensor));
+            WEFT_TRY(ended_by(space_->copy(key.tensor.data, links_[server]->received() + key.offset_bytes,
+                                           element_bytes(key.tensor))));
         answers_[server].pulled = answers_[server].newest;
     }
+    WEFT_TRY(ended_by(space_->lead(callers)));
     may_push_ = true;
     return ok();
 }

@@ -7,6 +7,7 @@
 #include "src/train/memory_space.hpp"
 #include "src/train/model.hpp"
 #include "src/train/peers.hpp"
+#include "src/train/server/host_copies.hpp"
 #include "src/train/server/server_link.hpp"
 #include "src/train/server/server_message.hpp"
 #include "src/train/server/server_state.hpp"
@@ -14,26 +15,30 @@
 namespace weft::internal::train {
 
 // The first ranks are servers, the others are workers. Thread-bound, except abort(), which is thread-safe. A server's
-// serve() has a thread for each worker.
+// serve() has a thread for each worker. Messages are host memory, and so are a server's values during serve(). Ranks whose
+// parameters lie on a device copy them there and back, by the stream of their space.
 class ParameterServer {
   public:
     // All ranks of `comm` call it, also one that has failed: `own` is its failure. The values of rank 0 count.
+    // Without a failure the parameters lie in `space`; ranks may differ in its kind.
     static Result<std::shared_ptr<ParameterServer>> make(Status own, std::vector<Tensor> parameters,
-                                                         const ServerRules& rules, weftComm_t comm);
+                                                         const ServerRules& rules, std::unique_ptr<MemorySpace> space,
+                                                         weftComm_t comm);
     ParameterServer(const ParameterServer&) = delete;
     ParameterServer& operator=(const ParameterServer&) = delete;
     ~ParameterServer();
 
     int parameter_count() const { return int(parameters_.size()); }
     bool is_server() const { return state_ != nullptr; }
+    const MemorySpace& space() const { return *space_; }
     // The rank that keeps a parameter.
     int owner(int parameter) const { return owners_[size_t(parameter)]; }
 
     // Of a server. Returns when all workers have finished.
     Status serve();
-    // Of a worker. push() does not wait for the update.
-    Status push();
-    Status pull();
+    // Of a worker. push() waits for the gradients, which may be work of the caller's stream, but not for the update.
+    Status push(weftStream_t callers);
+    Status pull(weftStream_t callers);
     Status finish();
 
     // On a worker: its own pushes, and the facts of its newest pull.
@@ -46,9 +51,9 @@ class ParameterServer {
     void end_by_exception() noexcept { abort(); }
 
   private:
-    ParameterServer(std::vector<Tensor> parameters, const ServerRules& rules)
-        : parameters_(std::move(parameters)), rules_(rules) {}
-    void lay_out();
+    ParameterServer(std::vector<Tensor> parameters, const ServerRules& rules, std::unique_ptr<MemorySpace> space)
+        : space_(std::move(space)), parameters_(std::move(parameters)), rules_(rules) {}
+    void lay_out(bool serves);
     Status connect();
     Status usable() const;
     Status ended_by(Status status);
@@ -60,6 +65,9 @@ class ParameterServer {
     Status send(ServerLink& link, size_t server, MessageKind kind, uint64_t step, size_t bytes);
     Status take_answer(size_t server);
     Status take_answers();
+    Status check_unfinished(const char* function) const;
+    // Copies the gradients to the messages, and checks them there.
+    Status put_gradients(weftStream_t callers);
     Status check_gradients() const;
 
     // The parameters of a server, and its messages.
@@ -72,8 +80,9 @@ class ParameterServer {
         ServerAnswer newest, pulled;
     };
 
-    std::unique_ptr<MemorySpace> space_ = host_space();
+    std::unique_ptr<MemorySpace> space_;
     std::vector<Tensor> parameters_;
+    HostCopies copies_;  // released on a worker after make()
     ServerRules rules_;
     std::unique_ptr<Peers> peers_;
     std::vector<int> owners_;                         // of each parameter: its server

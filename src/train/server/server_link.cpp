@@ -1,8 +1,22 @@
 #include "src/train/server/server_link.hpp"
 
+#include <unistd.h>
+
+#include <utility>
+
 #include "src/train/peers.hpp"
 
 namespace weft::internal::train {
+
+namespace {
+
+// Only whole pages can be pinned.
+size_t whole_pages(size_t bytes) {
+    const auto page = size_t(sysconf(_SC_PAGESIZE));
+    return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ServerLink>> ServerLink::make(weftComm_t parent, int color, int peer, int64_t timeout_ms,
                                                      MemorySpace& space, size_t bytes) {
@@ -18,12 +32,19 @@ Result<std::unique_ptr<ServerLink>> ServerLink::make(weftComm_t parent, int colo
     WEFT_TRY(called(weftCommUserRank(link->comm_, &rank)));
     link->other_ = 1 - rank;
     for (FlatBuffer* const buffer : {&link->outgoing_, &link->received_}) {
-        auto memory = FlatBuffer::allocate(space, bytes);
+        auto memory = FlatBuffer::allocate(*link->host_, whole_pages(bytes));
         if (!memory) return memory.take_status();
         *buffer = std::move(*memory);
     }
     WEFT_TRY(
         called(weftCommWindowRegister(link->comm_, link->received_.data(), bytes, &link->window_, WEFT_WIN_DEFAULT)));
+    for (auto [pin, buffer] :
+         {std::pair(&link->outgoing_pin_, &link->outgoing_), std::pair(&link->received_pin_, &link->received_)}) {
+        if (!space.on_device()) break;
+        auto pinned = pin_for(space.device(), buffer->data(), buffer->bytes());
+        if (!pinned) return pinned.take_status();
+        *pin = std::move(*pinned);
+    }
     return link;
 }
 

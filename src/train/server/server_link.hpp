@@ -10,12 +10,12 @@
 
 namespace weft::internal::train {
 
-// Owns a communicator of two ranks, and the memory of both directions. The ranks send in turn, the worker first: a
+// Owns a communicator of two ranks, and host memory of both directions. The ranks send in turn, the worker first: a
 // message stays in `received()` until the answer is sent. Thread-bound, except abort(), which is thread-safe.
 class ServerLink {
   public:
     // All ranks of `parent` call it. The two ranks with one color make a link; a negative color makes none: null.
-    // `peer` is the other rank's number in `parent`, for errors.
+    // `peer` is the other rank's number in `parent`, for errors. Copies of `space` to and from the messages are fast.
     static Result<std::unique_ptr<ServerLink>> make(weftComm_t parent, int color, int peer, int64_t timeout_ms,
                                                     MemorySpace& space, size_t bytes);
     ServerLink(const ServerLink&) = delete;
@@ -37,7 +37,9 @@ class ServerLink {
     ServerLink() = default;
     Status explained(Status status) const;
 
+    std::unique_ptr<MemorySpace> host_ = host_space();
     FlatBuffer outgoing_, received_;
+    std::shared_ptr<void> outgoing_pin_, received_pin_;
     weftComm_t comm_ = nullptr;
     weftWindow_t window_ = nullptr;
     int peer_ = 0, other_ = 0;  // the other rank in the parent, and here

@@ -4,7 +4,8 @@ namespace weft::internal::train {
 
 Status BufferPool::reserve(int buffers, bool discarded) {
     for (int i = 0; i < buffers; ++i) {
-        auto buffer = FlatBuffer::allocate(*space_, bytes_each_);
+        auto buffer =
+            pooled_ ? FlatBuffer::allocate_pooled(*space_, bytes_each_) : FlatBuffer::allocate(*space_, bytes_each_);
         if (!buffer) return buffer.take_status();
         if (discarded) buffer->discard();
         free_.push_back(std::move(*buffer));

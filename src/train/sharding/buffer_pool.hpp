@@ -11,7 +11,9 @@ namespace weft::internal::train {
 // Its space must outlive it. Thread-bound.
 class BufferPool {
   public:
-    BufferPool(MemorySpace& space, size_t bytes_each) : space_(&space), bytes_each_(bytes_each) {}
+    // pooled: as FlatBuffer::allocate_pooled().
+    BufferPool(MemorySpace& space, size_t bytes_each, bool pooled = false)
+        : space_(&space), bytes_each_(bytes_each), pooled_(pooled) {}
 
     // Before the communicator's first call, so that peers can map the memory. With `discarded` they get pages later.
     Status reserve(int buffers, bool discarded = false);
@@ -25,6 +27,7 @@ class BufferPool {
   private:
     MemorySpace* space_;
     size_t bytes_each_;
+    bool pooled_;
     std::vector<FlatBuffer> free_;
 };
 

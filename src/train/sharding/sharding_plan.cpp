@@ -12,13 +12,14 @@ namespace weft::internal::train {
 std::string described(const ShardingPlan& plan) {
     std::string text = fmt::format(
         "the settings sharding {}, shardRanks {}, keeps units {}, keeps gradients {}, divisor {}, onDevice {}, "
-        "shardsOnHost {}, keepGradients {}, overwriteGradients {}, types {} {} {}, gatherBits {}, reduceBits {}, "
+        "shardsOnHost {}, keepGradients {}, overwriteGradients {}, poolGradients {}, types {} {} {}, gatherBits {}, "
+        "reduceBits {}, "
         "blockCount {}, "
         "WEFT_CHECK_UNITS {}\n",
         int(plan.sharding), plan.shard_ranks, int(plan.keeps_wholes), int(plan.keeps_gradients), plan.divisor,
         int(plan.on_device), int(plan.shards_on_host), int(plan.keeps_gradient_pages), int(plan.overwrites_gradients),
-        int(plan.types.parameter), int(plan.types.reduction), int(plan.types.output), plan.quantization.gather_bits,
-        plan.quantization.reduce_bits, plan.quantization.block, options().check_units);
+        int(plan.pools_gradients), int(plan.types.parameter), int(plan.types.reduction), int(plan.types.output),
+        plan.quantization.gather_bits, plan.quantization.reduce_bits, plan.quantization.block, options().check_units);
     for (size_t u = 0; u < plan.units.size(); ++u) {
         const UnitPlan& unit = plan.units[u];
         std::string name = unit.name;

@@ -39,6 +39,7 @@ struct ShardingPlan {
     bool on_device = false;
     bool shards_on_host = false;        // of a model on a device
     bool keeps_gradient_pages = false;  // between iterations
+    bool pools_gradients = false;       // a device's pool has whole gradients between iterations
     bool overwrites_gradients = false;  // the caller writes every element of a whole gradient
     MixedTypes types;
     double divisor = 0;  // of gradients; 0: the number of ranks

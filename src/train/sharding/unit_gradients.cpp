@@ -28,9 +28,8 @@ UnitGradients::UnitGradients(MemorySpace& space, const ShardGroups& groups, std:
     : space_(&space),
       groups_(&groups),
       units_(&units),
-      keeps_wholes_(plan.keeps_gradients),
-      overwrites_(plan.overwrites_gradients),
-      wholes_(space, largest(units, whole_bytes)),
+      rules_{plan.keeps_gradients, plan.overwrites_gradients, plan.pools_gradients},
+      wholes_(space, largest(units, whole_bytes), plan.pools_gradients),
       reduction_(space, groups, plan.divisor, plan.quantization) {}
 
 Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_replicas, int hosts) {
@@ -38,16 +37,15 @@ Status UnitGradients::reserve(LaunchQueue& queue, std::byte* staging, bool has_r
     staging_ = staging;
     WEFT_TRY(reduction_.reserve(*units_, hosts));
     reduction_.discard();
-    buffers_ = keeps_wholes_ ? 0 : usual_buffers(*units_);
+    buffers_ = rules_.keeps_wholes ? 0 : usual_buffers(*units_);
     WEFT_TRY(wholes_.reserve(buffers_, true));
     for (Unit& unit : *units_) {
         WEFT_TRY(allocate_shard(*space_, unit, shard_bytes(unit), unit.gradient.shard));
         unit.gradient.shard.discard();
         if (has_replicas) WEFT_TRY(allocate(*space_, reduced_bytes(unit), unit.gradient.partial));
         unit.gradient.partial.discard();
-        if (!keeps_wholes_) continue;
-        unit.gradient.has_own_whole = true;
-        WEFT_TRY(allocate(*space_, whole_bytes(unit), unit.gradient.whole));
+        if (!rules_.keeps_wholes) continue;
+        WEFT_TRY(allocate_own(unit));
         unit.gradient.whole.discard();
     }
     if (!has_replicas) return ok();
@@ -74,10 +72,23 @@ Status UnitGradients::take(Unit& unit) {
         auto memory = wholes_.take();
         if (!memory) return memory.take_status();
         unit.gradient.whole = std::move(*memory);
-        return ok();
+        return one_more ? mark_pooled(unit) : ok();
     }
+    WEFT_TRY(allocate_own(unit));
+    return mark_pooled(unit);
+}
+
+Status UnitGradients::mark_pooled(const Unit& unit) {
+    return rules_.pools ? space_->mark(read_at_[unit.gradient.whole.data()]) : ok();
+}
+
+Status UnitGradients::allocate_own(Unit& unit) {
     unit.gradient.has_own_whole = true;
-    return allocate(*space_, whole_bytes(unit), unit.gradient.whole);
+    auto made = rules_.pools ? FlatBuffer::allocate_pooled(*space_, whole_bytes(unit))
+                             : FlatBuffer::allocate(*space_, whole_bytes(unit));
+    if (!made) return made.take_status();
+    unit.gradient.whole = std::move(*made);
+    return ok();
 }
 
 void UnitGradients::reclaim() {
@@ -96,8 +107,10 @@ Result<std::byte*> UnitGradients::begun(int number, bool by_caller) {
             WEFT_TRY(queue_->wait(unit.gradient.read_by));
         else
             WEFT_TRY(take(unit));
-        const bool has_zeros = unit.gradient.whole.discarded();  // in new pages
+        const bool is_new = unit.gradient.whole.discarded();
         WEFT_TRY(unit.gradient.whole.back());
+        if (is_new) WEFT_TRY(mark_pooled(unit));
+        const bool has_zeros = is_new && !space_->on_device();  // in new pages
         if (!has_zeros) WEFT_TRY(fill(unit, by_caller));
         unit.gradient.computing = true;
     }
@@ -109,7 +122,7 @@ Status UnitGradients::fill(const Unit& unit, bool by_caller) {
     const size_t bytes = whole_bytes(unit);
     if (!by_caller) return space_->zero(whole, bytes);
     WEFT_TRY(space_->lead(unit.callers, read_at_[whole].get()));
-    const size_t zeros = overwrites_ ? unit.forms.whole.padding_bytes() : bytes;
+    const size_t zeros = rules_.overwrites ? unit.forms.whole.padding_bytes() : bytes;
     return space_->zero_for(unit.callers, whole + bytes - zeros, zeros);
 }
 

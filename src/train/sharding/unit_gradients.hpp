@@ -44,6 +44,10 @@ class UnitGradients {
     // Memory for a whole gradient. Waits for a reduction rather than allocating more. If none is in progress, because
     // the gradients of other units are kept, the unit gets memory of its own.
     Status take(Unit& unit);
+    // The caller's stream uses memory of the pool behind its allocation by the own one.
+    Status mark_pooled(const Unit& unit);
+    // For a whole gradient that serves no other unit.
+    Status allocate_own(Unit& unit);
     // Of whole gradients and of sums that no later iteration needs.
     void discard();
     // Takes memory back that reductions have read.
@@ -59,8 +63,12 @@ class UnitGradients {
     MemorySpace* space_;
     const ShardGroups* groups_;
     std::vector<Unit>* units_;
-    bool keeps_wholes_;  // each unit has its own memory for its whole gradient
-    bool overwrites_;    // the caller writes every element
+    struct Rules {
+        bool keeps_wholes;  // each unit has its own memory for its whole gradient
+        bool overwrites;    // the caller writes every element
+        bool pools;         // whole gradients go back to a device's pool
+    };
+    Rules rules_;
     LaunchQueue* queue_ = nullptr;
     std::byte* staging_ = nullptr;
     BufferPool wholes_;

@@ -349,6 +349,15 @@ void record_stream(at::Tensor& tensor, at::Stream stream) {
     Guard().recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
 }
 
+at::Tensor over(uintptr_t address, int64_t bytes, int device) {
+    const at::Device place(kind, c10::DeviceIndex(device));
+    const c10::DeviceGuard here(place);
+    return at::for_blob(reinterpret_cast<void*>(address), {bytes})
+        .options(at::TensorOptions(at::kByte).device(place))
+        .target_device(place)
+        .make_tensor();
+}
+
 void fall_back(const c10::OperatorHandle& op, torch::jit::Stack* stack) { at::native::cpu_fallback(op, stack); }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
@@ -473,5 +482,6 @@ PYBIND11_MODULE(fake_device_extension, module) {
     module.def(
         "synchronize", [] { Guard().synchronizeDevice(c10::DeviceIndex(current_device)); },
         py::call_guard<py::gil_scoped_release>());
+    module.def("over", &over, "A tensor of bytes over a device's memory, as torch.as_tensor makes it for CUDA.");
     module.def("streams_recorded", [] { return Pool::get().recorded; });
 }

@@ -12,6 +12,12 @@ Graph = _extension.Graph
 synchronize = _extension.synchronize
 streams_recorded = _extension.streams_recorded
 
+
+def over(memory, device):
+    """A tensor over an object with __cuda_array_interface__. The object must outlive it."""
+    facts = memory.__cuda_array_interface__
+    return _extension.over(facts["data"][0], facts["shape"][0], torch.device(device).index or 0)
+
 NAME = "fakegpu"
 
 
