@@ -58,11 +58,12 @@ class KernelBarrier {
             if (peer != arguments_.rank) failed |= !await_peer(peer, waiting);
         return !team_.any(failed);
     }
-    // The peers that leave this barrier see all writes of this team, in any memory.
-    WEFT_DEVICE bool sync(KernelWait waiting) {
+    // The peers that leave this barrier see all writes of this team, in any memory. Not releasing: only the earlier work
+    // of this rank's stream.
+    WEFT_DEVICE bool sync(KernelWait waiting, bool releases = true) {
         team_.barrier();
         ++epoch_;
-        if (arguments_.domain) publish(true);
+        if (arguments_.domain) publish(releases || arguments_.bytes == 0);
         return await(waiting);
     }
     // At the end of an operation that has not failed.

@@ -259,14 +259,5 @@ WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, const 
         if (target2) __builtin_memcpy(target2 + i, &word, size);
     }
 }
-// This rank's contribution, scaled if the operation requires it.
-template <weftDataType_t type, bool adds>
-WEFT_DEVICE void copy_input(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
-                            const std::byte* source, size_t bytes) {
-    if (reducer.scaled())
-        scale_range<type, adds>(team, reducer, source, bytes, target);
-    else
-        copy_range(team, target, source, bytes);
-}
 
 }  // namespace weft::internal::cuda
