@@ -8,6 +8,8 @@ namespace weft::internal::cuda {
 
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
+    // element_of(): only sums of integers also serve collectives without a reduction.
+    constexpr bool moves = adds && std::is_integral_v<AccumulatorOf<type>>;
     const Reducer<type, adds> reducer(a);
     // Staging memory holds one piece per destination, a tile apart; one piece in total if all get the same.
     const int different = a.send_stride != 0 ? a.ranks : 1;
@@ -26,19 +28,22 @@ WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
         const size_t mine = size_t(different > 1 ? a.rank : 0),
                      from = tile.place + mine * (memory.staged() ? tile.bytes : a.send_stride) + piece.tile_offset;
         std::byte* const to = a.receive + tile.offset + piece.tile_offset;
-        if (a.reduces) {
+        if (!moves || a.reduces) {
             std::byte* const target = to - from;  // all streams use the same offsets
             const Streams<ranks_max, 1> streams{memory.inputs(), a.ranks, &target, 1, 0, true};
             reduce_range<type, adds>(workers, reducer, streams, from, from + piece.bytes);
             return;
         }
-        // Each rank starts at a different source, so that not all read from one.
-        const int sources = a.source_rank < 0 ? a.ranks : 1;
-        copy_rows<false>(workers, sources, [&](int distance) {
-            const int turned = a.rank + distance < a.ranks ? a.rank + distance : a.rank + distance - a.ranks,
-                      source = a.source_rank < 0 ? turned : a.source_rank;
-            return Row{to + size_t(source) * a.receive_stride, memory.inputs()[source] + from, piece.bytes};
-        });
+        if constexpr (moves) {
+            // Each rank starts at a different source, so that not all read from one.
+            const int sources = a.source_rank < 0 ? a.ranks : 1;
+            constexpr int units = sizeof(ElementOf<type>) > 1 ? 2 : 1;  // bytes are rare, and their sums take registers
+            copy_rows<units, false>(workers, sources, [&](int distance) {
+                const int turned = a.rank + distance < a.ranks ? a.rank + distance : a.rank + distance - a.ranks,
+                          source = a.source_rank < 0 ? turned : a.source_rank;
+                return Row{to + size_t(source) * a.receive_stride, memory.inputs()[source] + from, piece.bytes};
+            });
+        }
     };
     memory.run(stage, work, [](const Team&, const PeerTile&) {});
 }

@@ -14,17 +14,16 @@ struct PeerTile {
     size_t bytes;   // of a full tile
     size_t offset;  // in the message
     size_t length;
-    size_t place;         // offset in staging memory; 0 if buffers are used in place
-    size_t share, piece;  // bytes of a share, and of a block's piece of one: multiples of 64
+    size_t place;  // offset in staging memory; 0 if buffers are used in place
+    size_t piece;  // bytes of a block's piece of a share: a multiple of 64
 };
 
 // Block b of rank r works on piece b of share r, and only block b of other ranks uses that memory. So a shorter tile
 // keeps a full tile's bounds: blocks may still work on the tile before.
 WEFT_DEVICE ChunkRange piece_of(const PeerTile& tile, int share, const Team& team) {
-    const size_t first = size_t(share) * tile.share, within = size_t(team.block) * tile.piece, begin = first + within,
-                 share_end = first + tile.share < tile.length ? first + tile.share : tile.length;
-    if (within >= tile.share || begin >= share_end) return {0, 0};
-    return {begin, tile.piece < share_end - begin ? tile.piece : share_end - begin};
+    const size_t begin = (size_t(share) * size_t(team.blocks) + size_t(team.block)) * tile.piece;
+    if (begin >= tile.length) return {0, 0};
+    return {begin, tile.piece < tile.length - begin ? tile.piece : tile.length - begin};
 }
 
 class PeerTiles {
@@ -34,12 +33,10 @@ class PeerTiles {
         : team_(team),
           a_(arguments),
           barrier_(team, arguments),
-          inputs_(arguments.inputs),
-          outputs_(arguments.outputs),
           staged_(arguments.tile_bytes != 0),
-          shares_(shares) {
+          shares_(shares),
+          pieces_(pieces) {
         set_tiles();
-        half_bytes_ = tile_bytes_ * size_t(pieces);
     }
 
     // Calls stage(team, tile) to fill this rank's staging memory, work(team, tile) when all peers have staged, and
@@ -52,7 +49,7 @@ class PeerTiles {
         if (asks) export_addresses();
         const bool exports = asks && a_.exported_receive[a_.rank] != nullptr;
         WEFT_NO_UNROLL
-        for (int64_t tile = -1;;) {
+        for (int tile = -1;;) {
             const bool inside = tile >= 0 && tile < tiles_,
                        splits = inside && staged_ && tiles_ > 1 && team_.threads > 1;
             const int half = splits ? team_.threads / 2 : 0;
@@ -82,24 +79,26 @@ class PeerTiles {
     }
 
     // By rank, for this tile: the buffers themselves or staging memory.
-    WEFT_DEVICE const std::byte* const* inputs() const { return inputs_; }
-    WEFT_DEVICE std::byte* const* outputs() const { return outputs_; }
+    WEFT_DEVICE const std::byte* const* inputs() const {
+        return exported_ ? a_.flags[a_.rank]->exported_inputs[team_.block] : a_.inputs;
+    }
+    WEFT_DEVICE std::byte* const* outputs() const {
+        return exported_ ? a_.flags[a_.rank]->exported_outputs[team_.block] : a_.outputs;
+    }
     WEFT_DEVICE bool staged() const { return staged_; }
 
   private:
     WEFT_DEVICE void set_tiles() {
-        tiles_ = staged_ && a_.bytes != 0 ? int64_t((a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes) : 1;
+        tiles_ = staged_ && a_.bytes != 0 ? int((a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes) : 1;
         tile_bytes_ = staged_ ? lines_of(a_.bytes, size_t(tiles_)) : a_.bytes;  // of equal size
-        share_ = lines_of(tile_bytes_, size_t(shares_));
-        piece_ = lines_of(share_, size_t(team_.blocks));
+        piece_ = lines_of(tile_bytes_, size_t(shares_ * team_.blocks));
     }
     // A part of `bytes`, in multiples of 64, which hold a whole number of elements of every type.
     static WEFT_DEVICE size_t lines_of(size_t bytes, size_t parts) {
         return ((bytes + parts - 1) / parts + 63) / 64 * 64;
     }
     WEFT_DEVICE void use_exported() {
-        inputs_ = a_.flags[a_.rank]->exported_inputs[team_.block];
-        outputs_ = a_.flags[a_.rank]->exported_outputs[team_.block];
+        exported_ = true;
         staged_ = false;
         set_tiles();
     }
@@ -109,13 +108,9 @@ class PeerTiles {
         part.threads = threads;
         return part;
     }
-    WEFT_DEVICE PeerTile tile_of(int64_t tile) const {
-        return {tile_bytes_,
-                size_t(tile) * tile_bytes_,
-                size_t(tile_length(a_.bytes, tile_bytes_, uint64_t(tile))),
-                (tile & 1) != 0 ? half_bytes_ : 0,
-                share_,
-                piece_};
+    WEFT_DEVICE PeerTile tile_of(int tile) const {
+        return {tile_bytes_, size_t(tile) * tile_bytes_, size_t(tile_length(a_.bytes, tile_bytes_, uint64_t(tile))),
+                (tile & 1) != 0 ? tile_bytes_ * size_t(pieces_) : 0, piece_};
     }
     // Writes this rank's buffer addresses to peers that may use them; the entry barrier makes them visible. The peer's
     // block has read the previous addresses before its last exit barrier, so they can be overwritten.
@@ -136,12 +131,9 @@ class PeerTiles {
     const Team team_;
     const KernelArguments& a_;
     KernelBarrier barrier_;
-    const std::byte* const* inputs_;
-    std::byte* const* outputs_;
-    bool staged_;
-    int shares_;
-    int64_t tiles_;
-    size_t tile_bytes_, half_bytes_, share_, piece_;
+    bool staged_, exported_ = false;  // exported: buffers are used in place, at the addresses that their ranks gave
+    int shares_, pieces_, tiles_;
+    size_t tile_bytes_, piece_;
 };
 
 }  // namespace weft::internal::cuda

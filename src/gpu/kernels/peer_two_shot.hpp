@@ -33,7 +33,7 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     };
     const auto unstage = [&](const Team& copiers, const PeerTile& tile) {
         const int pieces = is_one_of(a.destination_rank, a.rank) ? a.ranks : 0;
-        copy_rows<true>(copiers, pieces, [&](int rank) {
+        copy_rows<1, true>(copiers, pieces, [&](int rank) {
             const ChunkRange piece = piece_of(tile, rank, team);
             return Row{a.receive + tile.offset + piece.tile_offset, a.outputs[a.rank] + tile.place + piece.tile_offset,
                        piece.bytes};

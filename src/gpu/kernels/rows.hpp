@@ -39,10 +39,11 @@ WEFT_DEVICE void copy_rest(const Team& team, const Row& row, bool all) {
 }
 
 // Calls row_of(k) for the rows 0 to count - 1. Rows whose target is their source are in place already.
+// units: so many of each of four rows are loaded together.
 // by_units: also rows that are not aligned are copied by units. Otherwise they are copied one by one, which is faster.
-template <bool by_units, class RowOf>
+template <int units, bool by_units, class RowOf>
 WEFT_DEVICE void copy_rows(const Team& team, int count, RowOf&& row_of) {
-    constexpr int rows = 4, units = 2;  // that a thread loads together
+    constexpr int rows = 4;
     const size_t stride = size_t(team.threads) * row_unit, begin = size_t(team.thread) * row_unit;
     WEFT_NO_UNROLL
     for (int first = 0; first < count; first += rows) {
@@ -81,7 +82,8 @@ WEFT_DEVICE void copy_rows(const Team& team, int count, RowOf&& row_of) {
 
 // A unit of this rank's input, scaled. Rarely used.
 template <weftDataType_t type, bool adds>
-WEFT_DEVICE_COLD void scale_unit(Reducer<type, adds> reducer, std::byte* target, const std::byte* source, size_t bytes) {
+WEFT_DEVICE_COLD void scale_unit(Reducer<type, adds> reducer, std::byte* target, const std::byte* source,
+                                 size_t bytes) {
     constexpr size_t size = sizeof(ElementOf<type>);
     WEFT_NO_UNROLL
     for (size_t i = 0; i < bytes; i += size) {
@@ -92,7 +94,7 @@ WEFT_DEVICE_COLD void scale_unit(Reducer<type, adds> reducer, std::byte* target,
 // Rows of this rank's input, scaled if the operation requires it.
 template <weftDataType_t type, bool adds, class RowOf>
 WEFT_DEVICE void copy_input_rows(const Team& team, const Reducer<type, adds>& reducer, int count, RowOf&& row_of) {
-    if (!reducer.scaled()) return copy_rows<true>(team, count, row_of);
+    if (!reducer.scaled()) return copy_rows<1, true>(team, count, row_of);
     WEFT_NO_UNROLL
     for (int k = 0; k < count; ++k) {
         const Row row = row_of(k);
