@@ -6,6 +6,7 @@
 // The kernels exchange the addresses, so a captured graph or a call with other buffers needs no agreement of the hosts.
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
+#include "src/gpu/kernels/packet_line.hpp"
 #include "src/gpu/kernels/rows.hpp"
 
 namespace weft::internal::cuda {
@@ -63,10 +64,15 @@ class PeerTiles {
                 if (tile + 1 < tiles_) stage(copiers, tile_of(tile + 1));
             }
             if (tile == tiles_) break;
-            // Without staging, what peers read at first was written by earlier work of the stream.
-            if (!barrier_.sync(inside ? KernelWait::exit : KernelWait::entry, inside || stages || asks)) return;
+            if (inside && !staged_) {
+                if (!barrier_.depart()) return;
+                break;
+            }
+            // Without staging, what peers read was written by earlier work of the stream.
+            if (!barrier_.sync(inside ? KernelWait::exit : KernelWait::entry, stages)) return;
             if (asks) {
                 asks = false;
+                if (!receive_addresses()) return;
                 const int exporting = exporting_ranks();
                 if (exporting == a_.ranks) use_exported();
                 // All stage, and meet again.
@@ -80,10 +86,10 @@ class PeerTiles {
 
     // By rank, for this tile: the buffers themselves or staging memory.
     WEFT_DEVICE const std::byte* const* inputs() const {
-        return exported_ ? a_.flags[a_.rank]->exported_inputs[team_.block] : a_.inputs;
+        return exported_ ? a_.own->exported_inputs[team_.block] : a_.inputs;
     }
     WEFT_DEVICE std::byte* const* outputs() const {
-        return exported_ ? a_.flags[a_.rank]->exported_outputs[team_.block] : a_.outputs;
+        return exported_ ? a_.own->exported_outputs[team_.block] : a_.outputs;
     }
     WEFT_DEVICE bool staged() const { return staged_; }
 
@@ -112,19 +118,38 @@ class PeerTiles {
         return {tile_bytes_, size_t(tile) * tile_bytes_, size_t(tile_length(a_.bytes, tile_bytes_, uint64_t(tile))),
                 (tile & 1) != 0 ? tile_bytes_ * size_t(pieces_) : 0, piece_};
     }
-    // Writes this rank's buffer addresses to peers that may use them; the entry barrier makes them visible. The peer's
-    // block has read the previous addresses before its last exit barrier, so they can be overwritten.
+    // Sends this rank's buffer addresses to peers that may use them. The peer's block has read the previous ones before
+    // its last exit barrier or departure, so they can be overwritten.
     WEFT_DEVICE void export_addresses() const {
+        const uint32_t entry = barrier_.epoch() + 1;
         for (int peer = team_.thread; peer < a_.ranks; peer += team_.threads) {
-            RankFlags& theirs = *a_.flags[peer];
-            theirs.exported_inputs[team_.block][a_.rank] = a_.exported_send[peer];
-            theirs.exported_outputs[team_.block][a_.rank] = a_.exported_receive[peer];
+            PacketLine(&lines)[2] = a_.flags[peer]->exports[team_.block][a_.rank];
+            store_line(&lines[0], packet_line(reinterpret_cast<uint64_t>(a_.exported_send[peer]), entry));
+            store_line(&lines[1], packet_line(reinterpret_cast<uint64_t>(a_.exported_receive[peer]), entry));
         }
+    }
+    // Behind the entry barrier. False: leave.
+    WEFT_DEVICE bool receive_addresses() const {
+        RankFlags& own = *a_.own;
+        bool failed = false;
+        for (int peer = team_.thread; peer < a_.ranks; peer += team_.threads) {
+            const PacketLine(&lines)[2] = own.exports[team_.block][peer];
+            PacketLine input, output;
+            failed |= !barrier_.spin(
+                KernelWait::entry, [&] { return peer; },
+                [&] {
+                    input = load_line(&lines[0]);
+                    output = load_line(&lines[1]);
+                    return is_of(input, barrier_.epoch()) && is_of(output, barrier_.epoch());
+                });
+            own.exported_inputs[team_.block][peer] = reinterpret_cast<const std::byte*>(data_of(input));
+            own.exported_outputs[team_.block][peer] = reinterpret_cast<std::byte*>(data_of(output));
+        }
+        return !team_.any(failed);
     }
     WEFT_DEVICE int exporting_ranks() const {
         int count = 0;
-        for (int rank = 0; rank < a_.ranks; ++rank)
-            count += a_.flags[a_.rank]->exported_outputs[team_.block][rank] != nullptr;
+        for (int rank = 0; rank < a_.ranks; ++rank) count += a_.own->exported_outputs[team_.block][rank] != nullptr;
         return count;
     }
 

@@ -100,7 +100,7 @@ struct LoadBatch {
                                                                                   : 4;
     static constexpr int packs =  // of each
         !adds || bytes < 16                           ? 1
-        : is_fixed<Streams_>                          ? (sizeof(ElementOf<type>) > 4 && sources == 2 ? 3 : 8 / sources)
+        : is_fixed<Streams_>                          ? (sizeof(ElementOf<type>) > 4 && sources == 2 ? 2 : 8 / sources)
         : sources == 2 && sizeof(ElementOf<type>) > 1 ? 3
         : is_fp8<type> && !Streams_::few_targets      ? 1  // a pack is 16 accumulators
                                                       : 2;

@@ -50,15 +50,15 @@ WEFT_DEVICE void copy_rows(const Team& team, int count, RowOf&& row_of) {
         const int next = first + rows < count ? first + rows : count;
         Row row[rows];
         size_t longest = 0;
-        uint32_t unaligned = 0, parts = 0;  // parts: bytes after a row's last whole unit
+        uint32_t unaligned = 0, parts = 0, copied = 0;  // parts: bytes after a row's last whole unit; copied: by bit
         WEFT_UNROLL
         for (int k = 0; k < rows; ++k) {
-            row[k] = first + k < count ? row_of(first + k) : Row{};
-            if (row[k].target == row[k].source) row[k].bytes = 0;
+            row[k] = row_of(first + k < count ? first + k : first);
+            if (first + k >= count || row[k].target == row[k].source) continue;
+            copied |= 1u << k;
             if (row[k].bytes > longest) longest = row[k].bytes;
             parts |= uint32_t(row[k].bytes) % row_unit;
-            if (row[k].bytes != 0)
-                unaligned |= misalignment(row[k].target, row_unit) | misalignment(row[k].source, row_unit);
+            unaligned |= misalignment(row[k].target, row_unit) | misalignment(row[k].source, row_unit);
         }
         WEFT_NO_UNROLL
         for (size_t at = begin; at < longest && unaligned == 0; at += units * stride) {
@@ -66,12 +66,12 @@ WEFT_DEVICE void copy_rows(const Team& team, int count, RowOf&& row_of) {
             WEFT_UNROLL
             for (int k = 0; k < rows; ++k) WEFT_UNROLL
             for (int u = 0; u < units; ++u)
-                if (at + size_t(u) * stride + row_unit <= row[k].bytes)
+                if ((copied >> k & 1) != 0 && at + size_t(u) * stride + row_unit <= row[k].bytes)
                     loaded[k][u] = load_pack<row_unit>(row[k].source + at + size_t(u) * stride);
             WEFT_UNROLL
             for (int k = 0; k < rows; ++k) WEFT_UNROLL
             for (int u = 0; u < units; ++u)
-                if (at + size_t(u) * stride + row_unit <= row[k].bytes)
+                if ((copied >> k & 1) != 0 && at + size_t(u) * stride + row_unit <= row[k].bytes)
                     store_pack(row[k].target + at + size_t(u) * stride, loaded[k][u]);
         }
         if (unaligned == 0 && parts == 0) continue;
