@@ -43,8 +43,8 @@ struct alignas(16) PacketLine {
 struct RankFlags {
     // By block and rank: the latest epoch that this block of that rank has announced.
     uint64_t barrier[blocks_max][ranks_max];
-    // By block and rank: the addresses of that rank's input and output for this rank's kernel, written by that rank with
-    // the epoch of its entry barrier. 0: the kernel must use staging memory.
+    // By block and rank: the addresses of that rank's input and output, as this rank's kernel needs them. That rank writes
+    // them with the epoch of its entry barrier. 0: the kernel must use staging memory.
     PacketLine exports[blocks_max][ranks_max][2];
     // The same addresses after they have arrived. Written by the block.
     const std::byte* exported_inputs[blocks_max][ranks_max];

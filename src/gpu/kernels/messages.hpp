@@ -24,7 +24,7 @@ struct MessageBlock {
         uint32_t moved;           // slots in total
         uint16_t message;         // of the queue
         uint8_t queue, channel;
-        uint8_t slots;  // a power of two
+        uint8_t slots;    // a power of two
         bool zero_copy;   // the peer may be reading this rank's memory
         uint32_t wanted;  // number of the last slot that the proxy has been asked for
     };

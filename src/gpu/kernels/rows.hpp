@@ -38,8 +38,8 @@ WEFT_DEVICE void copy_rest(const Team& team, const Row& row, bool all) {
             copy_unit(row.target + i, row.source + i, row.bytes - i < row_unit ? row.bytes - i : row_unit);
 }
 
-// Calls row_of(k) for the rows 0 to count - 1. Rows whose target is their source are in place already.
-// units: so many of each of four rows are loaded together.
+// Calls row_of(k) for the rows 0 to count - 1. It skips rows whose target is their source.
+// units: how many of each of four rows are loaded together.
 // by_units: also rows that are not aligned are copied by units. Otherwise they are copied one by one, which is faster.
 template <int units, bool by_units, class RowOf>
 WEFT_DEVICE void copy_rows(const Team& team, int count, RowOf&& row_of) {
