@@ -12,7 +12,7 @@ namespace {
 constexpr int data = 0, flag = 1, count = 2;
 constexpr Place block_of(int gpu, int block = 0) { return {gpu, block}; }
 
-// What is left out. `none`: nothing.
+// One thing that a faulty program leaves out. `none`: nothing.
 enum class Fault { none, no_release, no_acquire, narrow_scope, no_barrier, no_count, apart };
 
 Order unless(bool faulty, Order order) { return faulty ? Order::relaxed : order; }
@@ -60,8 +60,8 @@ Program departure(Fault fault, bool stores) {
     return program;
 }
 
-// An address as a packet line (packet_line.hpp): half of a line holds half of the address and the epoch, so one access
-// moves both. apart: the address and the epoch are two accesses.
+// An address as a packet line (packet_line.hpp). Each half of a line holds half of the address and the epoch, so one
+// access moves both. With Fault::apart, the address and the epoch are two accesses.
 Program line(Fault fault) {
     Program program;
     const int sender = program.thread(block_of(0)), receiver = program.thread(block_of(1));
