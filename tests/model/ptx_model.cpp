@@ -188,7 +188,8 @@ void Program::read(int thread, int location, int value, Order order, Scope scope
 void Program::atomic(int thread, int location, int before, int after, Order order, Scope scope) {
     const bool relaxed = order == Order::relaxed;
     read(thread, location, before, relaxed ? Order::relaxed : Order::acquire, scope);
-    events_.push_back({Event::Kind::write, thread, location, after, relaxed ? Order::relaxed : Order::release, scope, true});
+    events_.push_back(
+        {Event::Kind::write, thread, location, after, relaxed ? Order::relaxed : Order::release, scope, true});
 }
 void Program::barrier(int thread, int number) {
     events_.push_back({Event::Kind::arrive, thread, number, 0});
