@@ -1,6 +1,6 @@
 // ptx_model_test.cpp: the ways in which kernels of several GPUs pass data to each other, under the axioms of PTX's memory
 // model. Each is checked as the kernels do it, and with one thing left out, which the model must refuse.
-// Not covered: what ended kernels of a stream have written, and loads that have returned before a credit is stored. The
+// Writes of ended kernels of a stream are not covered, nor are loads that have returned before a credit is stored. The
 // model does not know streams, and orders no load before a relaxed store.
 #include "tests/model/ptx_model.hpp"
 
