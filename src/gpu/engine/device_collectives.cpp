@@ -69,7 +69,9 @@ Result<PreparedLaunch*> DeviceCollectives::plan(const Operation& called, uint8_t
     if (steps) gpu_.domain->memory().bind_program(a, gpu_.layout.steps[size_t(plan->steps)].program(operation.root));
     a.exports_buffers = plan->staged() && gpu_.exports_buffers && !a.scaled;
     gpu_.known.add(plan->operation);
-    if (gpu_.rank == 0) WEFT_LOG_RANK(gpu_.rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
+    if (gpu_.rank == 0)
+        WEFT_LOG_RANK(gpu_.rank, info, algo, "{}: {}{}", plan->operation.text(), plan->text(),
+                      plan->staged() ? fmt::format(", in tiles of {} bytes unless in place", a.tile_bytes) : "");
     return plans_.insert(PlanKey(called, preference), std::move(fresh));
 }
 
