@@ -102,6 +102,7 @@ Result<Settings> settings_of_environment(int ranks) {
     rendezvous.proposal.deterministic = environment.deterministic;
     rendezvous.proposal.gpu_blocks = environment.gpu_blocks;
     rendezvous.proposal.gpu_threads = environment.gpu_threads / 32 * 32;
+    rendezvous.proposal.gpu_staging_bytes = environment.gpu_staging_bytes;
     auto path = gpu_path_asked_for();
     if (!path) return path.take_status();
     rendezvous.proposal.gpu_path = *path;

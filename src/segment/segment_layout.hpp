@@ -23,6 +23,7 @@ struct AgreedOptions {
     int32_t deterministic;
     int32_t gpu_blocks;  // of a rank's kernel; 0: as many as fit
     int32_t gpu_threads;
+    int64_t gpu_staging_bytes;  // of a rank
     GpuPath gpu_path;
     uint64_t user_algorithms;      // a digest, equal on all ranks
     int32_t algo_files_any_order;  // equal on all ranks

@@ -352,9 +352,9 @@ TEST_CASE("a process that dies while others wait for it with copies of device me
     CHECK(contains(job[0].output(), victim));
 }
 
-TEST_CASE("WEFT_GPU_BLOCKS and WEFT_GPU_THREADS of rank 0 limit the kernels of all ranks", "[processes]") {
+TEST_CASE("WEFT_GPU_BLOCKS, _THREADS and _STAGING_BYTES of rank 0 limit the kernels of all ranks", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
-    job.variables = {"WEFT_DEBUG=INFO", "WEFT_GPU_BLOCKS=3", "WEFT_GPU_THREADS=129"};
+    job.variables = {"WEFT_DEBUG=INFO", "WEFT_GPU_BLOCKS=3", "WEFT_GPU_THREADS=129", "WEFT_GPU_STAGING_BYTES=131072"};
     job.start({"init", "reduce 300000", "all 1000", "messages 400000", "window 300000", "destroy"});
     job.variables = {};
     job.start({"init", "reduce 300000", "all 1000", "messages 400000", "window 300000", "destroy"});
@@ -362,7 +362,7 @@ TEST_CASE("WEFT_GPU_BLOCKS and WEFT_GPU_THREADS of rank 0 limit the kernels of a
     const std::string& log = job[0].error();
     INFO(log);
     CHECK(contains(log, "3 blocks of a kernel at most"));
-    CHECK(contains(log, "peer_two_shot, 3 blocks of 128 threads"));
+    CHECK(contains(log, "peer_two_shot, 3 blocks of 128 threads, in tiles of 65536 bytes unless in place"));
     CHECK(contains(log, "WEFT_GPU_THREADS is 129, and kernels have whole warps: 128 threads"));
     CHECK_FALSE(contains(log, "of 512 threads"));
 }

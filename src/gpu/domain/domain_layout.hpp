@@ -14,28 +14,29 @@ struct ReachProbe {
     uint32_t seen[domain_ranks_max];  // the values that this rank has read from peers
     uint32_t to[domain_ranks_max];    // the values that this rank writes to peers
 };
-// A rank's memory: flags, packets, staging, connections, the reach probe, signals, messages. Behind them, always on the
-// device: the programs of its own kernels, their scratch, tokens for calls without data, and a table of messages.
+// A rank's memory: flags, packets, connections, the reach probe, signals, messages, staging. The memory before the slots
+// of messages is zero when the domain begins. Behind staging, always on the device: the programs of its own kernels, their scratch, tokens for calls without data, and a table of messages.
 struct DomainLayout {
-    // Messages that peers cannot access in place pass through this staging memory of each rank, in tiles.
-    static constexpr size_t staging_bytes = size_t(4) << 20;
     static constexpr size_t token_bytes = 8;  // for a part without data: an element of any type
 
-    size_t packets, staging, connections, probe, signals, messages, message_slots, programs, scratch, tokens,
+    // Messages that peers cannot access in place pass through the staging memory of each rank, in tiles of half of it.
+    size_t staging_bytes;
+    size_t packets, connections, probe, signals, messages, message_slots, staging, programs, scratch, tokens,
         message_table, bytes;
-    // several_hosts: fused bodies are not available.
-    DomainLayout(int ranks, bool several_hosts, const Connections& over) {
+    // several_hosts: fused bodies are not available. staging_wanted: the agreed size.
+    DomainLayout(int ranks, bool several_hosts, const Connections& over, int64_t staging_wanted) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
         const bool fused = ranks <= cuda::ranks_max && !several_hosts;
+        staging_bytes = fused ? size_t(staging_wanted) / 256 * 256 : 0;
         packets = line(sizeof(RankFlags));
-        staging = line(packets + (fused ? packet_memory_bytes(ranks) : 0));
-        connections = staging + (fused ? staging_bytes : 0);
+        connections = line(packets + (fused ? packet_memory_bytes(ranks) : 0));
         probe = connections + over.area_bytes();
         signals = line(probe + sizeof(ReachProbe));
         messages = line(signals + (fused ? signals_bytes(ranks) : 0));
         const MessageGeometry geometry{ranks};
         message_slots = messages + geometry.state_bytes();
-        programs = line(messages + geometry.bytes());
+        staging = line(messages + geometry.bytes());
+        programs = staging + staging_bytes;
         scratch = line(programs + over.program_bytes());
         tokens = line(scratch + over.scratch_bytes());
         message_table = line(tokens + 2 * token_bytes * size_t(ranks));

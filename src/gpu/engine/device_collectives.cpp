@@ -59,15 +59,19 @@ Result<PreparedLaunch*> DeviceCollectives::plan(const Operation& called, uint8_t
     fresh->receive_begins = steps ? first_held(out, gpu_.rank, a.bytes) : 0;
     // If peers read a buffer in place, each receiver's part is one part of a tile.
     a.tile_bytes = steps ? plan->tile_bytes : 0;
-    if (plan->body == Body::peer_two_shot) a.tile_bytes = DomainLayout::staging_bytes / 2;
-    if (plan->body == Body::peer_one_shot)
-        a.tile_bytes = DomainLayout::staging_bytes / 2 / size_t(a.send_stride ? gpu_.layout.ranks : 1) / 64 * 64;
+    if (plan->staged()) {
+        const bool parted = plan->body == Body::peer_one_shot && a.send_stride != 0;
+        a.tile_bytes =
+            gpu_.domain->memory().layout().staging_bytes / 2 / size_t(parted ? gpu_.layout.ranks : 1) / 64 * 64;
+    }
     fresh->send_in_place = in != Held::nothing;
     fresh->receive_in_place = out != Held::nothing && plan->body == Body::peer_two_shot;
     if (steps) gpu_.domain->memory().bind_program(a, gpu_.layout.steps[size_t(plan->steps)].program(operation.root));
     a.exports_buffers = plan->staged() && gpu_.exports_buffers && !a.scaled;
     gpu_.known.add(plan->operation);
-    if (gpu_.rank == 0) WEFT_LOG_RANK(gpu_.rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
+    if (gpu_.rank == 0)
+        WEFT_LOG_RANK(gpu_.rank, info, algo, "{}: {}{}", plan->operation.text(), plan->text(),
+                      plan->staged() ? fmt::format(", in tiles of {} bytes unless in place", a.tile_bytes) : "");
     return plans_.insert(PlanKey(called, preference), std::move(fresh));
 }
 

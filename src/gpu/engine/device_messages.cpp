@@ -63,7 +63,8 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Re
     for (MessageQueue& queue : queues_) {
         queue.count = uint16_t((&queue == &queues_.back() ? items_.size() : size_t((&queue + 1)->first)) - queue.first);
         for (int i = queue.first; i < queue.first + queue.count; ++i)
-            queue.channels = std::max(queue.channels, channels_to(queue.peer, items_[size_t(i)].bytes));
+            queue.channels =
+                std::max(queue.channels, channels_to(queue.peer, items_[size_t(i)].bytes, items_[size_t(i)].mark));
         lanes_ += queue.channels;
     }
     return ok();
@@ -92,7 +93,7 @@ void DeviceMessages::arrange(const CountedMessages& call, const RemoteAddress& r
     lanes_ = 0;
     const auto add = [&](int peer, MessageQueue::Direction kind) {
         const uint64_t room = kind == MessageQueue::incoming ? counts.receive_room : counts.send_room;
-        const uint8_t channels = channels_to(peer, room * element);
+        const uint8_t channels = channels_to(peer, room * element, counts_->mark);
         queues_.push_back({int16_t(peer), kind, channels, uint16_t(queues_.size()), 1});
         lanes_ += channels;
     };

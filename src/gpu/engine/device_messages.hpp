@@ -38,8 +38,9 @@ class DeviceMessages {
   private:
     Status pair_own();
     // The number of channels that a message of this size uses.
-    uint8_t channels_to(int peer, uint64_t bytes) const {
-        return (remote_ >> unsigned(peer) & 1) != 0 ? uint8_t(1) : uint8_t(geometry_.pieces(bytes));
+    uint8_t channels_to(int peer, uint64_t bytes, uint32_t mark) const {
+        return (remote_ >> unsigned(peer) & 1) != 0 ? uint8_t(1)
+                                                    : uint8_t(geometry_.pieces(bytes, of_collective(caller_of(mark))));
     }
 
     int rank_;

@@ -68,8 +68,9 @@ struct Team {
 #endif
 };
 
-// Flags that other ranks read and write, at system scope. On the host `relaxed` is as strong as acquire and release:
-// host threads have no block barrier or kernel end that would order them.
+// Flags that other ranks read and write, at system scope. A *credit* is stored after a barrier of the block. It says that
+// the block's loads have returned, or that earlier work of the stream is done, so it needs no fence on the device. Host
+// threads have neither order, so on the host it is a release.
 #if defined(__CUDACC__)
 WEFT_DEVICE uint32_t load_relaxed(const uint32_t* word) {
     uint32_t value;
@@ -103,6 +104,10 @@ WEFT_DEVICE void store_release(uint64_t* word, uint64_t value) {
 WEFT_DEVICE void store_release(uint32_t* word, uint32_t value) {
     asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
+template <class Word>
+WEFT_DEVICE void store_credit(Word* word, Word value) {
+    store_relaxed(word, value);
+}
 // Among the blocks of one rank. True: the word was 0 and is now `value`.
 WEFT_DEVICE bool claim(uint32_t* word, uint32_t value) { return atomicCAS(word, 0u, value) == 0; }
 // Returns the value before. Orders the earlier work of all blocks before the later work of the last block.
@@ -126,19 +131,23 @@ WEFT_DEVICE void sleep_a_little() { __nanosleep(500); }
 #else
 template <class Word>
 Word load_relaxed(const Word* word) {
-    return std::atomic_ref(const_cast<Word&>(*word)).load(std::memory_order_acquire);
+    return std::atomic_ref(const_cast<Word&>(*word)).load(std::memory_order_relaxed);
 }
 template <class Word>
 Word load_acquire(const Word* word) {
-    return load_relaxed(word);
+    return std::atomic_ref(const_cast<Word&>(*word)).load(std::memory_order_acquire);
 }
 template <class Word, class Value>
 void store_relaxed(Word* word, Value value) {
-    std::atomic_ref(*word).store(Word(value), std::memory_order_release);
+    std::atomic_ref(*word).store(Word(value), std::memory_order_relaxed);
 }
 template <class Word, class Value>
 void store_release(Word* word, Value value) {
-    store_relaxed(word, value);
+    std::atomic_ref(*word).store(Word(value), std::memory_order_release);
+}
+template <class Word>
+void store_credit(Word* word, Word value) {
+    store_release(word, value);
 }
 inline bool claim(uint32_t* word, uint32_t value) {
     uint32_t none = 0;

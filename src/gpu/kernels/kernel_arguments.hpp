@@ -33,19 +33,29 @@ enum Capability : uint32_t {
 constexpr uint64_t barrier_word(uint32_t epoch, uint32_t fingerprint) { return uint64_t(epoch) << 32 | fingerprint; }
 constexpr uint32_t epoch_of(uint64_t word) { return uint32_t(word >> 32); }
 
+// Packets (packet_line.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its arrival.
+struct alignas(16) PacketLine {
+    uint32_t data0, epoch0, data1, epoch1;
+};
+
 // A rank's flags, shared by its kernels and its peers' kernels. In the rank's device memory, mapped by its peers; zero
 // when the communicator begins. Peers write only `barrier` and the exported addresses.
 struct RankFlags {
     // By block and rank: the latest epoch that this block of that rank has announced.
     uint64_t barrier[blocks_max][ranks_max];
-    // By block and rank: buffers of that rank that this rank's kernel may use in place. Written before the block's
-    // entry barrier. Null: the kernel must use staging memory.
+    // By block and rank: the addresses of that rank's input and output, as this rank's kernel needs them. That rank writes
+    // them with the epoch of its entry barrier. 0: the kernel must use staging memory.
+    PacketLine exports[blocks_max][ranks_max][2];
+    // The same addresses after they have arrived. Written by the block.
     const std::byte* exported_inputs[blocks_max][ranks_max];
     std::byte* exported_outputs[blocks_max][ranks_max];
     // By block: the epoch after the last operation. It lives on the device so that a captured graph can be replayed.
     uint32_t epoch[blocks_max];
-    uint32_t failed;             // launch << 8 | KernelFailure of the first failure; the other blocks then leave
-    uint32_t finished;           // blocks of a step machine that have ended
+    uint32_t failed;    // launch << 8 | KernelFailure of the first failure; the other blocks then leave
+    uint32_t finished;  // blocks of the current kernel that have ended, if it counts them
+    // By rank: the latest departure that this rank has announced: barrier_word(its number, fingerprint).
+    uint64_t departed[ranks_max];
+    uint32_t departures;         // of this rank
     uint64_t steps[blocks_max];  // iterations that the step machine's block has completed; other blocks wait for them
 };
 
@@ -75,10 +85,6 @@ struct FailureReport {
     uint64_t timeout_ns;  // of the kernel
 };
 
-// Packets (packets.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its arrival.
-struct alignas(16) PacketLine {
-    uint32_t data0, epoch0, data1, epoch1;
-};
 // A rank's packet memory: lines by parity of the epoch, block and sending rank. Zero when the communicator begins.
 inline constexpr int lines_per_sender = 512;
 inline constexpr int packet_blocks = 32;  // the most blocks of a packet kernel

@@ -55,15 +55,38 @@ class KernelBarrier {
     WEFT_DEVICE bool await(KernelWait waiting) const {
         bool failed = false;
         for (int peer = team_.thread; arguments_.domain && peer < arguments_.ranks; peer += team_.threads)
-            if (peer != arguments_.rank) failed |= !await_peer(peer, waiting);
+            if (peer != arguments_.rank) failed |= !await_word(&own_.barrier[team_.block][peer], epoch_, peer, waiting);
         return !team_.any(failed);
     }
-    // The peers that leave this barrier see all writes of this team, in any memory.
-    WEFT_DEVICE bool sync(KernelWait waiting) {
+    // The peers that leave this barrier see all writes of this team, in any memory. Not releasing: only the earlier work
+    // of this rank's stream.
+    WEFT_DEVICE bool sync(KernelWait waiting, bool releases = true) {
         team_.barrier();
         ++epoch_;
-        if (arguments_.domain) publish(true);
+        if (arguments_.domain) publish(releases || arguments_.bytes == 0);
         return await(waiting);
+    }
+    // Announces that all blocks of this rank have ended their work, and waits for all peers to do the same. Only the last
+    // block does that. The others leave at once, as the kernel ends with its last block. The last block's release covers
+    // the accesses of the others, because count_up() orders those before it.
+    WEFT_DEVICE bool depart() {
+        team_.barrier();
+        bool last = false;
+        if (team_.thread == 0) last = count_up(&own_.finished) + 1 == uint32_t(team_.blocks);
+        if (!team_.any(last)) return true;
+        const uint32_t number = own_.departures + 1;
+        bool failed = false;
+        for (int peer = team_.thread; arguments_.domain && peer < arguments_.ranks; peer += team_.threads)
+            if (peer != arguments_.rank)  // pairs with the load below
+                store_release(&arguments_.flags[peer]->departed[arguments_.rank], barrier_word(number, fingerprint_));
+        for (int peer = team_.thread; arguments_.domain && peer < arguments_.ranks; peer += team_.threads)
+            if (peer != arguments_.rank) failed |= !await_word(&own_.departed[peer], number, peer, KernelWait::exit);
+        if (team_.any(failed)) return false;
+        if (team_.thread == 0) {
+            own_.departures = number;
+            store_relaxed(&own_.finished, 0u);  // for the next kernel
+        }
+        return true;
     }
     // At the end of an operation that has not failed.
     WEFT_DEVICE void leave() {
@@ -171,21 +194,21 @@ class KernelBarrier {
                                                 clock_ns() - begin < first_block_patience_ns;)
             sleep_a_little();
     }
-    WEFT_DEVICE bool await_peer(int peer, KernelWait waiting) const {
-        const uint64_t* word = &own_.barrier[team_.block][peer];
+    // Until the peer has written this number, or a later one, into the word.
+    WEFT_DEVICE bool await_word(const uint64_t* word, uint32_t number, int peer, KernelWait waiting) const {
         uint64_t seen = 0;
         const bool came = spin(
             waiting, [&] { return peer; },
             [&] {
-                seen = load_acquire(word);  // pairs with publish()
-                return int32_t(epoch_of(seen) - epoch_) >= 0;
+                seen = load_acquire(word);  // pairs with publish() or depart()
+                return int32_t(epoch_of(seen) - number) >= 0;
             });
-        if (!came) return false;
-        if (same_operation(seen)) return true;
+        // A peer that is ahead has compared its call with this rank's.
+        if (!came || epoch_of(seen) != number || uint32_t(seen) == fingerprint_) return came;
         report_mismatch(*this, peer, uint32_t(seen));
         return false;
     }
-    // Relaxed is enough for packets, which prove their own arrival, and for data with flags of its own.
+    // A credit is enough for packets, which prove their own arrival, and for data with flags of its own.
     WEFT_DEVICE void publish(bool release) const {
         for (int peer = team_.thread; peer < arguments_.ranks; peer += team_.threads) {
             if (peer == arguments_.rank) continue;
@@ -194,7 +217,7 @@ class KernelBarrier {
             if (release)
                 store_release(word, value);
             else
-                store_relaxed(word, value);
+                store_credit(word, value);
         }
     }
     // Before an operation whose epochs might wrap round: old packets must not look like new ones. No packet has epoch 0,
@@ -212,6 +235,7 @@ class KernelBarrier {
                     for (int i = team_.thread; i < lines_per_sender; i += team_.threads) lines[i] = {};
                 }
         }
+        for (int i = team_.thread; i < 2 * ranks_max; i += team_.threads) own_.exports[team_.block][i / 2][i % 2] = {};
         return sync(KernelWait::entry);
     }
 

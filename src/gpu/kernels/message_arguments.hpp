@@ -10,8 +10,8 @@
 namespace weft::internal::cuda {
 
 inline constexpr int message_ranks_max = 64;
-// Of a p2p channel. A block copies at most 20 bytes per nanosecond, and a flag's round trip takes four microseconds:
-// four slots of 32 KiB keep a p2p channel busy.
+// Of a p2p channel, at most. A block copies at most 20 bytes per nanosecond, and a flag's round trip takes four
+// microseconds: four slots of 32 KiB keep a p2p channel busy.
 inline constexpr uint32_t message_slots = 4;
 inline constexpr size_t message_slot_bytes = 32 << 10;
 
@@ -48,28 +48,33 @@ constexpr std::byte* remote_message_slots(std::byte* slots, size_t index) {
 }
 inline constexpr int message_channel_remote = 1 << 12;  // channel number of these connections; no schedule uses it
 
-// Long messages are cut into pieces, one per channel of the two ranks. The number of channels keeps a rank's memory at
-// 4 MiB and its p2p channels below 128.
+// Long messages are cut into pieces, one per channel of the two ranks. Both ends must cut alike, so the number follows
+// from the message. A send has few peers beside it, and takes up to 32 blocks. In a collective each rank has all peers,
+// which share the blocks. Slots and channels keep a rank's memory at 16 MiB and its p2p channels at 512.
 struct MessageGeometry {
     int ranks;
-    constexpr int channels() const {
+    constexpr int rounded_ranks() const {  // a power of two
         int least = 2;
         while (least < ranks) least *= 2;
-        return least < 32 ? 32 / least : 1;
+        return least;
     }
-    constexpr uint64_t pieces(uint64_t bytes) const {
+    constexpr int channels() const { return rounded_ranks() <= 8 ? 32 : 256 / rounded_ranks(); }
+    constexpr int channels_of_collective() const { return rounded_ranks() < 32 ? 32 / rounded_ranks() : 1; }
+    constexpr uint32_t slots() const { return rounded_ranks() <= 4 ? message_slots : message_slots / 2; }
+    constexpr uint64_t pieces(uint64_t bytes, bool of_collective) const {
         // Must not overflow: a buffer with an unknown end may have any size.
         const uint64_t wanted = bytes / message_slot_bytes + (bytes % message_slot_bytes != 0 ? 1 : 0);
-        const uint64_t most = uint64_t(channels());
+        const auto most = uint64_t(of_collective ? channels_of_collective() : channels());
         return wanted == 0 ? 1 : wanted < most ? wanted : most;
     }
     constexpr size_t p2p_channels() const { return size_t(ranks) * size_t(channels()); }
     constexpr size_t state_bytes() const { return p2p_channels() * sizeof(MessageChannelState); }
-    constexpr size_t bytes() const { return state_bytes() + p2p_channels() * message_slots * message_slot_bytes; }
+    constexpr size_t bytes() const { return state_bytes() + p2p_channels() * slots() * message_slot_bytes; }
     // Index in a rank's area, by the peer that shares the channel.
     constexpr size_t p2p(int peer, int channel) const { return size_t(peer) * size_t(channels()) + size_t(channel); }
 };
-inline constexpr int message_p2p_max = 128;  // of a kernel: both directions
+inline constexpr int message_queues_max = 128;  // of a kernel: both directions
+inline constexpr int message_p2p_max = 512;     // of a kernel
 
 // A message, or a rank's copy to itself.
 struct MessageItem {
@@ -154,7 +159,7 @@ struct MessageArguments {
         std::byte *sent_slots, *received_slots;  // remote_message_slots()
     } remote;                                    // peers on other hosts
     std::byte* areas[message_ranks_max];         // of a remote peer: its RemoteMessageArea
-    MessageQueue queues[message_p2p_max];
+    MessageQueue queues[message_queues_max];
     union {
         MessageItem items[message_items_within];
         MessageCounts counts;

@@ -1,7 +1,7 @@
 // messages.hpp: any number of concurrent messages between ranks in one kernel; the host's counterpart is
 // p2p/exchange.hpp. Each block serves some p2p channels, usually one. It moves one slot of any channel that is ready,
 // so no order of sends and receives can deadlock. The first thread polls; all threads copy.
-// Sending: a slot is free while `sent` is less than message_slots ahead of `consumed`. The sender writes the piece,
+// Sending: a slot is free while `sent` is less than the number of slots ahead of `consumed`. The sender writes the piece,
 // then the header with release. In a zero-copy message the header holds the piece's address instead, and the peer reads
 // it until it consumes the slot.
 // Receiving: the receiver waits for the header with the next number. It compares the mark and length with its own
@@ -24,6 +24,7 @@ struct MessageBlock {
         uint32_t moved;           // slots in total
         uint16_t message;         // of the queue
         uint8_t queue, channel;
+        uint8_t slots;    // a power of two
         bool zero_copy;   // the peer may be reading this rank's memory
         uint32_t wanted;  // number of the last slot that the proxy has been asked for
     };
@@ -89,6 +90,7 @@ class MessageKernel {
             p2p = {};
             p2p.queue = uint8_t(queue);
             p2p.channel = uint8_t(channel);
+            p2p.slots = uint8_t(remote(p2p) ? message_slots : geometry_.slots());
             if (q.kind != MessageQueue::own) p2p.moved = p2p.wanted = moved_before(p2p);
         }
     }
@@ -133,7 +135,7 @@ class MessageKernel {
         bool there;  // this channel has a piece
     };
     WEFT_DEVICE Piece piece_of(const MessageItem& item, const P2pChannel& p2p) const {
-        const uint64_t pieces = remote(p2p) ? 1 : geometry_.pieces(item.bytes);
+        const uint64_t pieces = remote(p2p) ? 1 : geometry_.pieces(item.bytes, of_collective(caller_of(item.mark)));
         if (p2p.channel >= pieces) return {0, 0, false};
         // Multiples of a line, so that all pieces have the message's alignment.
         const uint64_t each = ((item.bytes + pieces - 1) / pieces + 127) / 128 * 128, offset = each * p2p.channel;
@@ -157,7 +159,7 @@ class MessageKernel {
         const uint32_t ahead = p2p.moved - load_acquire(&consumed(p2p));
         if (p2p.message == a_.queues[p2p.queue].count)
             return p2p.zero_copy && ahead != 0 ? LaneState::waits : LaneState::ended;
-        if (ahead >= message_slots) return LaneState::waits;
+        if (ahead >= p2p.slots) return LaneState::waits;
         const MessageItem& item = item_of(p2p);
         if (item.other) return copies(nullptr, nullptr, 0);
         RemoteMessageArea* const far = remote(p2p);
@@ -317,7 +319,7 @@ class MessageKernel {
         const RemoteMessageArea* const far = remote(p2p);
         return far ? far->outgoing.consumed : state(p2p).consumed;
     }
-    static WEFT_DEVICE uint32_t slot_of(const P2pChannel& p2p) { return p2p.moved % message_slots; }
+    static WEFT_DEVICE uint32_t slot_of(const P2pChannel& p2p) { return p2p.moved & (p2p.slots - 1u); }
     // In a rank's area: its state with rank `with` on the p2p channel's channel.
     WEFT_DEVICE MessageChannelState& state_of(std::byte* area, int with, const P2pChannel& p2p) const {
         return reinterpret_cast<MessageChannelState*>(area)[geometry_.p2p(with, p2p.channel)];
@@ -327,7 +329,7 @@ class MessageKernel {
     }
     WEFT_DEVICE std::byte* slot(std::byte* area, int with, const P2pChannel& p2p) const {
         return area + geometry_.state_bytes() +
-               (geometry_.p2p(with, p2p.channel) * message_slots + slot_of(p2p)) * message_slot_bytes;
+               (geometry_.p2p(with, p2p.channel) * p2p.slots + slot_of(p2p)) * message_slot_bytes;
     }
 
     const Team team_;

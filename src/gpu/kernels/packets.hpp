@@ -6,37 +6,12 @@
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
+#include "src/gpu/kernels/packet_line.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
 namespace weft::internal::cuda {
 
 inline constexpr size_t unit_bytes = 8;  // data of a line
-
-// Each half is one access of 8 bytes in PTX's memory model; four of 4 bytes would have no order.
-#if defined(__CUDACC__)
-WEFT_DEVICE PacketLine load_line(const PacketLine* line) {
-    uint64_t half0, half1;
-    asm volatile("ld.relaxed.sys.v2.b64 {%0, %1}, [%2];" : "=l"(half0), "=l"(half1) : "l"(line) : "memory");
-    return {uint32_t(half0), uint32_t(half0 >> 32), uint32_t(half1), uint32_t(half1 >> 32)};
-}
-WEFT_DEVICE void store_line(PacketLine* line, const PacketLine& value) {
-    asm volatile("st.relaxed.sys.v2.b64 [%0], {%1, %2};" ::"l"(line), "l"(uint64_t(value.epoch0) << 32 | value.data0),
-                 "l"(uint64_t(value.epoch1) << 32 | value.data1)
-                 : "memory");
-}
-#else
-// Each half arrives whole, in either order.
-inline PacketLine load_line(const PacketLine* line) {
-    auto* halves = reinterpret_cast<const uint64_t*>(line);
-    const uint64_t half0 = load_relaxed(halves), half1 = load_relaxed(halves + 1);
-    return {uint32_t(half0), uint32_t(half0 >> 32), uint32_t(half1), uint32_t(half1 >> 32)};
-}
-inline void store_line(PacketLine* line, const PacketLine& value) {
-    auto* halves = reinterpret_cast<uint64_t*>(line);
-    store_relaxed(halves, uint64_t(value.epoch0) << 32 | value.data0);
-    store_relaxed(halves + 1, uint64_t(value.epoch1) << 32 | value.data1);
-}
-#endif
 
 // The first `bytes` bytes (at most 8) at any address, padded with zeros.
 WEFT_DEVICE_COLD uint64_t load_partial_unit(const std::byte* address, size_t bytes) {
@@ -268,14 +243,10 @@ class PacketExchange {
         return packet_lines(a_.packets[owner], a_.ranks, barrier_.epoch() & 1, team_.block, sender) + line;
     }
     WEFT_DEVICE void send(int peer, int line, uint64_t unit) const {
-        const uint32_t epoch = barrier_.epoch();
-        store_line(line_at(peer, a_.rank, line), {uint32_t(unit), epoch, uint32_t(unit >> 32), epoch});
+        store_line(line_at(peer, a_.rank, line), packet_line(unit, barrier_.epoch()));
     }
     WEFT_DEVICE void send_to_all(int line, uint64_t unit) const {
         for (int distance = 1; distance < a_.ranks; ++distance) send(turned(distance), line, unit);
-    }
-    WEFT_DEVICE bool complete(const PacketLine& line) const {
-        return line.epoch0 == barrier_.epoch() && line.epoch1 == barrier_.epoch();
     }
     // Sends a unit to each peer that wants one. All loads of a batch are issued before the first store.
     template <class Wanted, class Load>
@@ -308,11 +279,10 @@ class PacketExchange {
                     if (missing >> k & 1) seen[k] = load_line(line_at(a_.rank, first + k, line));
                 WEFT_UNROLL
                 for (int k = 0; k < batch; ++k)
-                    if ((missing >> k & 1) && complete(seen[k])) missing &= ~(1u << k);
+                    if ((missing >> k & 1) && is_of(seen[k], barrier_.epoch())) missing &= ~(1u << k);
                 return missing == 0;
             });
     }
-    static WEFT_DEVICE uint64_t unit_of(const PacketLine& line) { return uint64_t(line.data1) << 32 | line.data0; }
     // Calls put(sender, unit) for each wanted rank's unit.
     template <class Wanted, class Put>
     WEFT_DEVICE bool receive_each(int line, Wanted&& wanted, Put&& put) const {
@@ -326,7 +296,7 @@ class PacketExchange {
             if (!receive_batch(first, wanted_here, line, seen)) return false;
             WEFT_UNROLL
             for (int k = 0; k < batch; ++k)
-                if (wanted_here >> k & 1) put(first + k, unit_of(seen[k]));
+                if (wanted_here >> k & 1) put(first + k, data_of(seen[k]));
         }
         return true;
     }
@@ -345,7 +315,7 @@ class PacketExchange {
             WEFT_UNROLL
             for (int k = 0; k < batch; ++k) {
                 if (first + k >= a_.ranks) continue;
-                const uint64_t unit = first + k == a_.rank ? own : unit_of(seen[k]);
+                const uint64_t unit = first + k == a_.rank ? own : data_of(seen[k]);
                 auto wide = Unit<type, adds>::widen(unit);
                 for (auto& word : wide.at) word = reducer_.contribution(word);
                 value = first + k == 0 ? wide : combine(value, wide);

@@ -9,17 +9,18 @@ namespace weft::internal::cuda {
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
-    PeerTiles memory(team, a);
-    // All ranks' pieces of a tile, this rank's included.
-    const auto stage = [&](const PeerTile& tile) {
-        for (int rank = 0; rank < a.ranks && is_one_of(a.source_rank, a.rank); ++rank) {
-            const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
-            copy_input(team, reducer, a.outputs[a.rank] + tile.place + piece.tile_offset,
-                       a.send + tile.offset + piece.tile_offset, piece.bytes);
-        }
+    PeerTiles memory(team, a, a.ranks, 1);
+    // A rank's piece of a tile, between this rank's buffer and its staging memory.
+    const auto stage = [&](const Team& copiers, const PeerTile& tile) {
+        const int pieces = is_one_of(a.source_rank, a.rank) ? a.ranks : 0;
+        copy_input_rows<type, adds>(copiers, reducer, pieces, [&](int rank) {
+            const ChunkRange piece = piece_of(tile, rank, team);
+            return Row{a.outputs[a.rank] + tile.place + piece.tile_offset, a.send + tile.offset + piece.tile_offset,
+                       piece.bytes};
+        });
     };
-    const auto work = [&](const PeerTile& tile) {
-        const ChunkRange own = piece_of(tile.bytes, tile.length, a.ranks, a.rank, team);
+    const auto work = [&](const Team& workers, const PeerTile& tile) {
+        const ChunkRange own = piece_of(tile, a.rank, team);
         const size_t begin = tile.place + own.tile_offset;
         const bool one_source = a.source_rank >= 0, one_destination = a.destination_rank >= 0;
         const Streams<ranks_max, ranks_max> streams{memory.inputs() + (one_source ? a.source_rank : 0),
@@ -28,14 +29,15 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
                                                     one_destination ? 1 : a.ranks,
                                                     one_destination ? 0 : a.rank,
                                                     true};
-        reduce_range<type, adds>(team, reducer, streams, begin, begin + own.bytes);
+        reduce_range<type, adds>(workers, reducer, streams, begin, begin + own.bytes);
     };
-    const auto unstage = [&](const PeerTile& tile) {
-        for (int rank = 0; rank < a.ranks && is_one_of(a.destination_rank, a.rank); ++rank) {
-            const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
-            copy_range(team, a.receive + tile.offset + piece.tile_offset,
-                       a.outputs[a.rank] + tile.place + piece.tile_offset, piece.bytes);
-        }
+    const auto unstage = [&](const Team& copiers, const PeerTile& tile) {
+        const int pieces = is_one_of(a.destination_rank, a.rank) ? a.ranks : 0;
+        copy_rows<1, true>(copiers, pieces, [&](int rank) {
+            const ChunkRange piece = piece_of(tile, rank, team);
+            return Row{a.receive + tile.offset + piece.tile_offset, a.outputs[a.rank] + tile.place + piece.tile_offset,
+                       piece.bytes};
+        });
     };
     memory.run(stage, work, unstage);
 }

@@ -62,13 +62,47 @@ struct Streams {
     }
 };
 
+// The same for a fixed number of ranks, all of which are sources. So no load depends on a branch.
+template <int ranks, int most_targets_>
+struct FixedStreams {
+    static constexpr int most_sources = ranks, most_targets = most_targets_;
+    static constexpr bool few_sources = false, few_targets = false;
+    const std::byte* const* sources;
+    std::byte* const* targets;
+    int first_target;
+    bool finish;
+
+    template <class Streams_>
+    WEFT_DEVICE explicit FixedStreams(const Streams_& streams)
+        : sources(streams.sources),
+          targets(streams.targets),
+          first_target(streams.first_target),
+          finish(streams.finish) {}
+    template <class Use>
+    WEFT_DEVICE void each_target(Use&& use) const {
+        WEFT_UNROLL
+        for (int i = 0; i < most_targets; ++i) use(targets[(first_target + i) % most_targets]);
+    }
+};
+template <class>
+inline constexpr bool is_fixed = false;
+template <int ranks, int targets>
+inline constexpr bool is_fixed<FixedStreams<ranks, targets>> = true;
+
+template <weftDataType_t type>
+inline constexpr bool is_fp8 = sizeof(ElementOf<type>) == 1 && std::is_floating_point_v<AccumulatorOf<type>>;
+
 // How many packs a thread loads before it uses the first. Rarely used reductions take less code.
 template <weftDataType_t type, bool adds, class Streams_, int bytes>
 struct LoadBatch {
-    static constexpr int sources = !adds || bytes < 16 || Streams_::few_sources ? 2 : 4;
+    static constexpr int sources = is_fixed<Streams_>                             ? Streams_::most_sources
+                                   : !adds || bytes < 16 || Streams_::few_sources ? 2
+                                                                                  : 4;
     static constexpr int packs =  // of each
         !adds || bytes < 16                           ? 1
+        : is_fixed<Streams_>                          ? (sizeof(ElementOf<type>) > 4 && sources == 2 ? 2 : 8 / sources)
         : sources == 2 && sizeof(ElementOf<type>) > 1 ? 3
+        : is_fp8<type> && !Streams_::few_targets      ? 1  // a pack is 16 accumulators
                                                       : 2;
 };
 
@@ -128,9 +162,11 @@ WEFT_DEVICE void reduce_packs_at(const Reducer<type, adds>& reducer, const Strea
                                  size_t stride) {
     constexpr int batch = LoadBatch<type, adds, Streams_, bytes>::sources;
     PackReduction<type, adds, bytes, packs, Streams_> reduction(reducer, streams, at, stride);
-    const std::byte* const* const sources = streams.sources;
+    [[maybe_unused]] const std::byte* const* const sources = streams.sources;
     if constexpr (Streams_::few_sources) {
         reduction.template add<2>(0, [&](int k) { return sources[k]; });
+    } else if constexpr (is_fixed<Streams_>) {
+        reduction.template add<batch>(0, [&](int k) { return streams.sources[k]; });
     } else {
         int first = 0;
         const auto source = [&](int k) { return sources[first + k]; };
@@ -199,6 +235,25 @@ WEFT_DEVICE PackRange packs_within(const std::byte* base, size_t begin, size_t e
     return {begin + head, begin + head + (end - begin - head) / bytes * bytes};
 }
 
+// Sums of all of 2, 4 or 8 ranks have code of their own, unless elements are so small that registers do not suffice.
+template <weftDataType_t type, bool adds, class Streams_>
+WEFT_DEVICE void reduce_whole_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
+                                    PackRange range) {
+    constexpr bool of_all = adds && !Streams_::few_sources && sizeof(ElementOf<type>) > 1;
+    const auto reduce_of = [&]<int ranks>(std::integral_constant<int, ranks>) {
+        constexpr int targets = Streams_::most_targets == 1 ? 1 : ranks;
+        if (streams.source_count != ranks || (targets > 1 && streams.target_count != ranks)) return false;
+        reduce_packs<type, adds, 16>(team, reducer, FixedStreams<ranks, targets>(streams), range);
+        return true;
+    };
+    if constexpr (of_all) {
+        if (reduce_of(std::integral_constant<int, 8>()) || reduce_of(std::integral_constant<int, 4>()) ||
+            reduce_of(std::integral_constant<int, 2>()))
+            return;
+    }
+    reduce_packs<type, adds, 16>(team, reducer, streams, range);
+}
+
 // Bytes begin to end (whole elements) of all streams.
 template <weftDataType_t type, bool adds, class Streams_>
 WEFT_DEVICE void reduce_range(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
@@ -210,7 +265,7 @@ WEFT_DEVICE void reduce_range(const Team& team, const Reducer<type, adds>& reduc
     if (misalignment(streams.sources[0] + begin, element) == 0) {
         if ((differences & 15) == 0) {
             packs = packs_within<16>(streams.sources[0], begin, end);
-            reduce_packs<type, adds, 16>(team, reducer, streams, packs);
+            reduce_whole_packs<type, adds>(team, reducer, streams, packs);
         } else if ((differences & (small - 1)) == 0) {
             packs = packs_within<small>(streams.sources[0], begin, end);
             reduce_packs<type, adds, small>(team, reducer, streams, packs);
@@ -258,15 +313,6 @@ WEFT_DEVICE_COLD void scale_range(Team team, Reducer<type, adds> reducer, const 
         if (target1) __builtin_memcpy(target1 + i, &word, size);
         if (target2) __builtin_memcpy(target2 + i, &word, size);
     }
-}
-// This rank's contribution, scaled if the operation requires it.
-template <weftDataType_t type, bool adds>
-WEFT_DEVICE void copy_input(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,
-                            const std::byte* source, size_t bytes) {
-    if (reducer.scaled())
-        scale_range<type, adds>(team, reducer, source, bytes, target);
-    else
-        copy_range(team, target, source, bytes);
 }
 
 }  // namespace weft::internal::cuda

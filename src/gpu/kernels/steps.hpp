@@ -101,7 +101,7 @@ class StepMachine {
         if (receives) {
             ++received_;
             if (team_.thread == 0)
-                store_relaxed(block_.source.consumed, received_);  // pairs with await_credit() or give()
+                store_credit(block_.source.consumed, received_);  // pairs with await_credit() or give()
         }
         return true;
     }

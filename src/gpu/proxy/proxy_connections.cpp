@@ -113,7 +113,7 @@ bool ProxyConnections::progress() {
 bool ProxyConnections::working() const {
     const uint64_t launched = launched_.load(std::memory_order_seq_cst);
     for (uint32_t block = 0; block < uint32_t(launched); ++block)
-        if (int32_t(load_relaxed(&ended_[block]) - uint32_t(launched >> 32)) < 0) return true;
+        if (int32_t(load_acquire(&ended_[block]) - uint32_t(launched >> 32)) < 0) return true;
     return false;
 }
 

@@ -208,10 +208,16 @@ TEST_CASE("p2p_channels of all ranks lie apart, and a rank's fit a kernel's", "[
     for (int ranks = 1; ranks <= message_ranks_max; ++ranks) {
         const MessageGeometry geometry{ranks};
         INFO(ranks << " ranks");
+        CHECK(2 * (ranks - 1) + 1 <= message_queues_max);
         CHECK((2 * (ranks - 1) + 1) * geometry.channels() <= message_p2p_max);
-        CHECK(geometry.bytes() <= size_t(9) << 20);
-        CHECK(geometry.pieces(0) == 1);
-        CHECK(geometry.pieces(uint64_t(1) << 40) == uint64_t(geometry.channels()));
+        CHECK(geometry.bytes() <= size_t(17) << 20);
+        for (const bool of_collective : {false, true}) {
+            CHECK(geometry.pieces(0, of_collective) == 1);
+            CHECK(geometry.pieces(message_slot_bytes + 1, of_collective) <= 2);
+        }
+        CHECK(geometry.pieces(uint64_t(1) << 40, false) == uint64_t(geometry.channels()));
+        CHECK(geometry.pieces(uint64_t(1) << 40, true) == uint64_t(geometry.channels_of_collective()));
+        CHECK(geometry.channels_of_collective() <= geometry.channels());
         CHECK(geometry.p2p(ranks - 1, geometry.channels() - 1) + 1 == geometry.p2p_channels());
     }
 }
