@@ -16,11 +16,12 @@ using cuda::LaunchShape;
 using cuda::MessageItem;
 using cuda::ranks_max;
 
-void DeviceCollectives::prefer(uint8_t preference, const std::string& algo, int channels) {
+void DeviceCollectives::prefer(uint8_t preference, const CallPreference& wanted) {
     if (!gpu_.domain) return;  // nothing is chosen here
-    if (channels == int(gpu_.group->header().agreed.channels)) channels = 0;
+    CallPreference here = wanted;
+    if (here.channels == int(gpu_.group->header().agreed.channels)) here.channels = 0;
     preferred_[preference] =
-        layout_preferring(gpu_.layout, algo, channels, gpu_.machines->device_layout(0), gpu_.catalog->rows());
+        layout_preferring(gpu_.layout, here, gpu_.machines->device_layout(0), gpu_.catalog->rows());
 }
 
 const DeviceLayout& DeviceCollectives::layout_for(uint8_t preference) const {
@@ -139,7 +140,8 @@ Status DeviceCollectives::prepare_coalesced(std::span<const DeviceCall> calls) {
     for (const DeviceCall& call : calls) {
         auto plan = plan_of(call);
         if (!plan) return plan.take_status();
-        if ((*plan)->plan.body != Body::packet_one_shot)
+        // The kernel computes the blocks of each call from its bytes alone.
+        if ((*plan)->plan.body != Body::packet_one_shot || layout_for(call.settings.preference).blocks_min > 1)
             return fail(error::gpu_not_served, "{} uses a kernel that executes only one call", call.operation.text());
         coalesced_.push_back(*plan);
     }

@@ -40,7 +40,7 @@ void GpuJoin::report_sharing(const std::vector<int>& elsewhere) const {
 bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
     const int rank = gpu_.rank;
     const Segment& group = *gpu_.group;
-    if (group.header().agreed.gpu_path == GpuPath::copies) {
+    if (group.header().agreed.gpu.path == GpuPath::copies) {
         gpu_.copies = true;
         if (rank == 0)
             WEFT_LOG_RANK(rank, info, init,
@@ -99,16 +99,19 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     const int ranks = gpu_.group->ranks(), rank = gpu_.rank;
     if (rank == 0 && options().gpu_threads % 32 != 0) {
         const std::string warning = fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
-                                                options().gpu_threads, agreed.gpu_threads);
+                                                options().gpu_threads, agreed.gpu.threads);
         warn_of_device_once(warning, warning);
     }
     if (ranks > domain_ranks_max)
         return gpu_.disable(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
                                         ranks, domain_ranks_max));
     DeviceLayout& plans = gpu_.layout;
-    plans = {ranks, blocks_together(facts), agreed.algo};
-    plans.blocks_max = std::min(plans.blocks_max, agreed.gpu_blocks > 0 ? agreed.gpu_blocks : cuda::blocks_usual);
-    plans.threads = agreed.gpu_threads;
+    plans = {ranks, 0, agreed.algo};
+    plans.block_rules = {blocks_together(facts), {agreed.gpu.min_blocks, agreed.gpu.blocks}};
+    const BlockLimits usual = plans.block_rules.limits_for({});
+    plans.blocks_min = usual.least;
+    plans.blocks_max = usual.most;
+    plans.threads = agreed.gpu.threads;
     for (const DeviceFacts& one : facts) plans.capabilities &= one.capabilities;
     const Layout layout = gpu_.machines->device_layout(0);
     plans.rings = gpu_.machines->device_rings();

@@ -49,7 +49,7 @@ struct JoinedGpu {
     }
     // The reason why calls are staged, for all ranks.
     const char* why_copies() const {
-        return group->header().agreed.gpu_path == GpuPath::copies
+        return group->header().agreed.gpu.path == GpuPath::copies
                    ? "WEFT_GPU_PATH is copies"
                    : "no kernels of Weft's run on some rank's device, as its log says";
     }

@@ -43,10 +43,12 @@ Status MessageCalls::launch(void* stream, const CallSettings& settings) {
     arguments_.launch = launcher_.next_launch();
     arguments_.timeout_ns = launcher_.timeout_of(settings);
     if (messages_->p2p_channels() == 0) return launcher_.order(stream);
-    return launcher_.in_order(stream, settings, [&](std::optional<int> priority) { return enqueue(stream, priority); });
+    const int blocks_max = gpu_.layout.block_rules.limits_for(settings.blocks).most;
+    return launcher_.in_order(stream, settings,
+                              [&](std::optional<int> priority) { return enqueue(stream, priority, blocks_max); });
 }
 
-Status MessageCalls::enqueue(void* stream, std::optional<int> priority) {
+Status MessageCalls::enqueue(void* stream, std::optional<int> priority, int blocks_max) {
     const Kernel& kernel = gpu_.kernels().messages();
     const LaunchShape storing{.blocks = 1, .threads = 128, .priority = priority};
     if (messages_->counted()) {
@@ -59,7 +61,7 @@ Status MessageCalls::enqueue(void* stream, std::optional<int> priority) {
         WEFT_TRY(launcher_.enqueue(kernel, storing, stream, &arguments_));
     }
     messages_->bind(arguments_);
-    const LaunchShape shape{.blocks = unsigned(std::clamp(messages_->p2p_channels(), 1, gpu_.layout.blocks_max)),
+    const LaunchShape shape{.blocks = unsigned(std::clamp(messages_->p2p_channels(), 1, blocks_max)),
                             .threads = unsigned(gpu_.layout.threads),
                             .remote_sync_domain = gpu_.kernels().sync_domains(),
                             .priority = priority};
