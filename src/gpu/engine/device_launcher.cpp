@@ -36,6 +36,7 @@ Status DeviceLauncher::take_stream(void* stream) {
 Status DeviceLauncher::order(void* stream) {
     ContextScope scope(gpu_.kernels().context());
     WEFT_TRY(scope.take_status());
+    const auto turn = gpu_.domain->launches().take_turn();
     return gpu_.domain->launches().order(static_cast<CUstream>(stream), facts_);
 }
 

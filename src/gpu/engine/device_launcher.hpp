@@ -33,6 +33,7 @@ class DeviceLauncher {
         WEFT_TRY(scope.take_status());
         auto priority = this->priority(settings.priority);
         if (!priority) return priority.take_status();
+        const auto turn = gpu_.domain->launches().take_turn();
         WEFT_TRY(gpu_.domain->launches().order(on, facts_));
         WEFT_TRY(enqueue(*priority));
         return gpu_.domain->launches().note(on, facts_);

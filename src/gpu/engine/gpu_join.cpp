@@ -139,6 +139,14 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     if (ranks <= ranks_max && plans.hosts == 1)
         gpu_.buffer_registry = std::make_unique<BufferRegistry>(gpu_.group, rank, gpu_.device.kernels);
     gpu_.domain = std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections));
+    if (agreed.gpu.launch_order != 0 && gpu_.sharing) {
+        const char* const warning =
+            "WEFT_GPU_LAUNCH_ORDER has no effect on communicators of which ranks share a device in one process: their "
+            "kernels must run at once";
+        warn_of_device_once(warning, warning);
+    } else if (agreed.gpu.launch_order != 0) {
+        gpu_.domain->launches().set_chain(cuda::LaunchChain::of_device(gpu_.device.ordinal()));
+    }
     if (plans.hosts == 1) return;
     // The obstacle is reported to all ranks like any other.
     if (const Status listening = listen(*identity); !listening) gpu_.domain->object(listening);
