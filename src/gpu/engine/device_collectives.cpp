@@ -90,7 +90,11 @@ Result<PreparedLaunch*> DeviceCollectives::plan_of(const DeviceCall& call) {
 }
 
 // Exports both addresses or none: a peer that finds one uses both. An address that a peer does not need is never read.
-void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& call) const {
+void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& call) {
+    if (launcher_.registers_captured()) [[unlikely]] {
+        if (it.send_in_place) launcher_.register_captured(call.send, it.send_bytes);
+        if (it.receive_in_place) launcher_.register_captured(call.receive, it.receive_bytes);
+    }
     KernelArguments& a = it.arguments;
     std::byte *send[ranks_max], *receive[ranks_max];
     std::fill(std::begin(send), std::end(send), a.outputs[gpu_.rank]);

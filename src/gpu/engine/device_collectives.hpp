@@ -44,7 +44,7 @@ class DeviceCollectives final : public GpuCollectives {
   private:
     Result<PreparedLaunch*> plan(const Operation& operation, uint8_t preference);
     Result<PreparedLaunch*> plan_of(const DeviceCall& call);
-    void export_buffers(PreparedLaunch& it, const DeviceCall& call) const;
+    void export_buffers(PreparedLaunch& it, const DeviceCall& call);
 
     JoinedGpu& gpu_;
     DeviceLauncher& launcher_;

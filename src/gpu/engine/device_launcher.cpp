@@ -30,6 +30,9 @@ Status DeviceLauncher::take_stream(void* stream) {
                     "such calls cannot become part of a graph",
                     gpu_.why_copies());
     facts_ = *facts;
+    graph_registrations_.collect();
+    registers_graphs_ = facts_.capturing && gpu_.exports_buffers && !one_process(*gpu_.group) &&
+                        gpu_.group->header().agreed.gpu.graph_register != 0;
     return ok();
 }
 

@@ -20,23 +20,26 @@ DeviceMessages& MessageCalls::arranged() {
 }
 
 // The address of the sent data in kernels of `peer`; null: they cannot access it.
-DeviceMessages::RemoteAddress MessageCalls::remote_addresses() const {
+DeviceMessages::RemoteAddress MessageCalls::remote_addresses() {
     return [this](const DeviceMessage& message, int peer) -> const std::byte* {
         std::byte* at[ranks_max];
         const size_t bytes = message.count * size_of(message.type);
+        if (launcher_.registers_captured()) [[unlikely]]
+            launcher_.register_captured(message.data, bytes);
         return gpu_.exports_buffers && gpu_.buffer_registry->find(message.data, bytes, message.mapped, at) ? at[peer]
                                                                                                            : nullptr;
     };
 }
 
 Status MessageCalls::prepare(std::span<const DeviceMessage> messages, void* stream) {
-    WEFT_TRY(arranged().arrange(messages, remote_addresses()));
-    return launcher_.take_stream(stream);
+    WEFT_TRY(launcher_.take_stream(stream));
+    return arranged().arrange(messages, remote_addresses());
 }
 
 Status MessageCalls::prepare(const CountedMessages& messages, void* stream) {
+    WEFT_TRY(launcher_.take_stream(stream));
     arranged().arrange(messages, remote_addresses());
-    return launcher_.take_stream(stream);
+    return ok();
 }
 
 Status MessageCalls::launch(void* stream, const CallSettings& settings) {

@@ -25,7 +25,7 @@ class MessageCalls final : public GpuMessages {
 
   private:
     DeviceMessages& arranged();
-    DeviceMessages::RemoteAddress remote_addresses() const;
+    DeviceMessages::RemoteAddress remote_addresses();
     Status enqueue(void* stream, std::optional<int> priority, int blocks_max);
 
     JoinedGpu& gpu_;
