@@ -12,7 +12,7 @@ Status DeviceLauncher::take_stream(void* stream) {
     const int device = gpu_.device.ordinal();
     ContextScope scope(context);
     WEFT_TRY(scope.take_status());
-    auto facts = describe_stream(*gpu_.device.driver, on);
+    auto facts = known_streams_.describe(*gpu_.device.driver, on);
     if (!facts) return facts.take_status();
     if (facts->context != context.handle())
         return fail(error::memory_device,

@@ -64,6 +64,7 @@ class DeviceLauncher {
 
     JoinedGpu& gpu_;
     cuda::StreamFacts facts_;  // of the stream of the call
+    cuda::KnownStreams known_streams_;
     GraphRegistrations graph_registrations_{gpu_};
     bool registers_graphs_ = false;
     uint32_t launches_ = 0;
