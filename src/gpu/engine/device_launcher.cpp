@@ -28,7 +28,7 @@ Status DeviceLauncher::take_stream(void* stream) {
         return fail(error::stream_capture,
                     "the stream is captured, and the communicator copies device memory through host memory ({}): "
                     "such calls cannot become part of a graph",
-                    gpu_.why_copies());
+                    gpu_.copies_reason);
     facts_ = *facts;
     graph_registrations_.collect();
     registers_graphs_ = facts_.capturing && gpu_.exports_buffers && !one_process(*gpu_.group) &&

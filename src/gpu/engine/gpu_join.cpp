@@ -41,10 +41,10 @@ bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
     const int rank = gpu_.rank;
     const Segment& group = *gpu_.group;
     if (group.header().agreed.gpu.path == GpuPath::copies) {
-        gpu_.copies = true;
+        gpu_.use_copies("WEFT_GPU_PATH is copies");
         if (rank == 0)
-            WEFT_LOG_RANK(rank, info, init,
-                          "device memory is copied to the host's and back, which is slow: WEFT_GPU_PATH is copies");
+            WEFT_LOG_RANK(rank, info, init, "device memory is copied to the host's and back, which is slow: {}",
+                          gpu_.copies_reason);
     }
     std::vector<int> elsewhere;  // ranks of other processes on this device
     bool first_here = true;      // of the ranks on it
@@ -52,7 +52,7 @@ bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
         const RankRow& row = group.row(other);
         facts.push_back(row.gpu.facts);
         if (row.gpu.facts.use == DeviceFacts::copied && !gpu_.copies) {
-            gpu_.copies = true;
+            gpu_.use_copies("no kernels of Weft's run on some rank's device, as its log says");
             if (rank == 0)
                 WEFT_LOG_RANK(rank, info, init,
                               "device memory is copied to the host's and back: no kernels of Weft's run on rank {}'s "
@@ -76,7 +76,7 @@ bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
         first_here &= !shares || rank < other;
         if (shares && !here) elsewhere.push_back(other);
     }
-    if (gpu_.copies) gpu_.sharing = false;  // no stream waits for another stream's kernels
+    if (gpu_.copies) gpu_.sharing = false;
     if (!gpu_.copies && !elsewhere.empty() && first_here) report_sharing(elsewhere);
     return !gpu_.copies;
 }
@@ -103,8 +103,8 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
         warn_of_device_once(warning, warning);
     }
     if (ranks > domain_ranks_max)
-        return gpu_.disable(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
-                                        ranks, domain_ranks_max));
+        return gpu_.fall_to_copies(fmt::format(
+            "the communicator has {} ranks, and kernels serve device memory of up to {}", ranks, domain_ranks_max));
     DeviceLayout& plans = gpu_.layout;
     plans = {ranks, 0, agreed.algo};
     plans.block_rules = {blocks_together(facts), {agreed.gpu.min_blocks, agreed.gpu.blocks}};
@@ -117,7 +117,7 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     plans.rings = gpu_.machines->device_rings();
     plans.hosts = layout.host_count();
     if (plans.blocks_max < 1)
-        return gpu_.disable("the ranks that share a device are too many for it: their kernels must run at once");
+        return gpu_.fall_to_copies("the ranks that share a device are too many for it: their kernels must run at once");
     plans.rules = AlgoRules(plans.algo, layout, gpu_.catalog->rows());
     const NetworkKind* const network = plans.hosts > 1 ? network_kind_of(shared.network.speed) : nullptr;
     StepAlgorithms steps =
@@ -179,7 +179,7 @@ Result<bool> GpuJoin::advance() {
         WEFT_TRY(check_others(gpu_.domain->missing()));
         return false;
     }
-    if (const std::string obstacle = gpu_.domain->obstacle(); !obstacle.empty()) gpu_.disable(obstacle);
+    if (const std::string obstacle = gpu_.domain->obstacle(); !obstacle.empty()) gpu_.fall_to_copies(obstacle);
     if (!gpu_.network) return true;
     auto connected = gpu_.network->connect();
     if (connected && !*connected) WEFT_TRY(check_others(gpu_.network->missing()));
