@@ -132,12 +132,16 @@ typedef struct {
                               split or shrink has its parent's device */
     int maxBlocks;         /* as WEFT_GPU_BLOCKS, 1 to 64: blocks of a kernel at most; rank 0's value counts for all
                               ranks */
+    int minBlocks;         /* as WEFT_GPU_MIN_BLOCKS, 1 to 64: blocks of a collective's kernel at least, as far as the
+                              most allows; rank 0's value counts for all ranks */
+    int launchOrderImplicit; /* as WEFT_GPU_LAUNCH_ORDER, 1 or 0; rank 0's value counts for all ranks */
 } weftConfig_t;
 #define WEFT_DEVICE_NONE (-1) /* the communicator serves host memory only, whichever device is current */
 #define WEFT_CONFIG_INITIALIZER                                                                                   \
     {                                                                                                             \
         sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
-            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT                                   \
+            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT,           \
+            WEFT_CONFIG_UNDEF_INT                                                                             \
     }
 
 /* The facts of an error: weftGetLastErrorInfo. Start from WEFT_ERROR_INFO_INITIALIZER. The struct grows at its end only. */
@@ -163,9 +167,16 @@ typedef struct {
     int64_t timeoutMs; /* as in weftConfig_t; may differ between ranks */
     const char* algo;  /* as WEFT_ALGO; copied; equal on all ranks */
     int priority;      /* of kernels on device memory, as in CUDA: lower is sooner; may differ between ranks */
+    int minBlocks;     /* as in weftConfig_t; equal on all ranks */
+    int maxBlocks;     /* as in weftConfig_t; equal on all ranks. Kernels of algorithms over connections, as ring, keep
+                          the blocks that the communicator made for them */
+    int reserved;
 } weftCallConfig_t;
 #define WEFT_CALL_CONFIG_INITIALIZER \
-    { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL, WEFT_CONFIG_UNDEF_INT }
+    {                                                                                                        \
+        sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL, WEFT_CONFIG_UNDEF_INT, \
+            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, 0                                                   \
+    }
 
 /* The kinds of memory that weftCommMemStats counts. */
 typedef WEFT_ENUM{

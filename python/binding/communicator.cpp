@@ -40,7 +40,9 @@ class Config {
             if (name == "init_timeout_ms") config_.initTimeoutMs = nb::cast<int64_t>(value);
             if (name == "deterministic") config_.deterministic = nb::cast<bool>(value) ? 1 : 0;
             if (name == "device") config_.device = nb::cast<int>(value);
+            if (name == "min_blocks") config_.minBlocks = nb::cast<int>(value);
             if (name == "max_blocks") config_.maxBlocks = nb::cast<int>(value);
+            if (name == "launch_order_implicit") config_.launchOrderImplicit = nb::cast<bool>(value) ? 1 : 0;
             if (name == "name") name_ = nb::cast<std::string>(value);
             if (name == "algo") algo_ = nb::cast<std::string>(value);
         }
@@ -168,6 +170,8 @@ void set_call_config(Comm& comm, const nb::dict& settings) {
         if (name == "timeout_ms") config.timeoutMs = nb::cast<int64_t>(value);
         if (name == "channels") config.channels = nb::cast<int>(value);
         if (name == "priority") config.priority = nb::cast<int>(value);
+        if (name == "min_blocks") config.minBlocks = nb::cast<int>(value);
+        if (name == "max_blocks") config.maxBlocks = nb::cast<int>(value);
         if (name == "algo") algo = nb::cast<std::string>(value);
     }
     config.algo = algo.empty() ? nullptr : algo.c_str();

@@ -20,7 +20,9 @@ def _settings(
     algo: Optional[str] = None,
     deterministic: Optional[bool] = None,
     device: Union[int, bool, None] = None,
+    min_blocks: Optional[int] = None,
     max_blocks: Optional[int] = None,
+    launch_order_implicit: Optional[bool] = None,
 ) -> dict[str, Any]:
     if device is True:
         raise TypeError("device is True; it is the number of a CUDA device, False or None [argument.config]")
@@ -31,7 +33,9 @@ def _settings(
         "algo": algo,
         "deterministic": deterministic,
         "device": -1 if device is False else device,  # WEFT_DEVICE_NONE
+        "min_blocks": min_blocks,
         "max_blocks": max_blocks,
+        "launch_order_implicit": launch_order_implicit,
     }
 
 
@@ -320,13 +324,23 @@ class Communicator(_weft.Comm):
         algo: Optional[str] = None,
         channels: Optional[int] = None,
         priority: Optional[int] = None,
+        min_blocks: Optional[int] = None,
+        max_blocks: Optional[int] = None,
     ) -> None:
         """Sets what later calls ask for. Without arguments the communicator's own settings return.
 
-        algo and channels must be equal on all ranks. priority is for kernels on device memory.
+        algo, channels, min_blocks and max_blocks must be equal on all ranks. priority and blocks are for kernels on
+        device memory.
         """
         self._set_call_config(
-            {"timeout_ms": timeout_ms, "algo": algo, "channels": channels, "priority": priority}
+            {
+                "timeout_ms": timeout_ms,
+                "algo": algo,
+                "channels": channels,
+                "priority": priority,
+                "min_blocks": min_blocks,
+                "max_blocks": max_blocks,
+            }
         )
 
     def explain(
@@ -364,7 +378,9 @@ def init(
     algo: Optional[str] = None,
     deterministic: Optional[bool] = None,
     device: Union[int, bool, None] = None,
+    min_blocks: Optional[int] = None,
     max_blocks: Optional[int] = None,
+    launch_order_implicit: Optional[bool] = None,
 ) -> Communicator:
     """Joins a communicator, and returns when all ranks have joined. In a group it is open after the group.
 
@@ -374,9 +390,12 @@ def init(
     unique_id: of weft.unique_id() on one rank. timeout_ms: a call without progress for this long fails; 0 is never.
     init_timeout_ms: the same for init, split and shrink. name: shown in logs and errors. algo, deterministic: as
     WEFT_ALGO and WEFT_DETERMINISTIC; rank 0's value counts. device: the number of this rank's CUDA device, or False for
-    none; None is the current one. max_blocks: as WEFT_GPU_BLOCKS, blocks of a kernel at most; rank 0's value counts.
+    none; None is the current one. min_blocks, max_blocks: as WEFT_GPU_MIN_BLOCKS and WEFT_GPU_BLOCKS, blocks of a
+    kernel at least and at most; launch_order_implicit: as WEFT_GPU_LAUNCH_ORDER; rank 0's values count.
     """
-    settings = _settings(timeout_ms, init_timeout_ms, name, algo, deterministic, device, max_blocks)
+    settings = _settings(
+        timeout_ms, init_timeout_ms, name, algo, deterministic, device, min_blocks, max_blocks, launch_order_implicit
+    )
     comm = Communicator()
     if rank is None and size is None and unique_id is None:
         comm._init_from_environment(settings)

@@ -5,6 +5,7 @@
 #include "src/api/guard.hpp"
 #include "src/calls/group.hpp"
 #include "src/calls/prepared.hpp"
+#include "src/comm/settings.hpp"
 #include "weft/weft.h"
 
 using namespace weft::internal;
@@ -107,12 +108,13 @@ weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfig_t* conf
         if (config) {
             WEFT_TRY(check_config(*config));
             memcpy(&settings, config, std::min(config->size, sizeof settings));
+            WEFT_TRY(check_blocks(settings.minBlocks, settings.maxBlocks));
         }
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
-        if (!comm->communicator->inputs().settings.knows(settings.algo, settings.channels)) entered.settle();
-        return comm->communicator->inputs().settings.set(settings.timeoutMs, settings.algo, settings.channels,
-                                                         settings.priority);
+        LaterSettings& later = comm->communicator->inputs().settings;
+        if (!later.knows(settings)) entered.settle();
+        return later.set(settings);
     });
 }
 

@@ -1,5 +1,7 @@
 // later_settings.hpp: the settings of later calls, beside their arguments (weftCommSetCallConfig).
 #pragma once
+#include <algorithm>
+
 #include "src/comm/rank_context.hpp"
 
 namespace weft::internal {
@@ -9,17 +11,25 @@ class LaterSettings {
   public:
     explicit LaterSettings(RankContext& context) : context_(context) {}
 
-    Status set(int64_t timeout_ms, const char* algo, int channels, int priority);
+    // A field of WEFT_CONFIG_UNDEF_INT, or a negative timeout, is undefined. The numbers have been checked.
+    Status set(const weftCallConfig_t& config);
     // Whether the planner knows these settings. If so, they may be set while streams drive the communicator.
-    bool knows(const char* algo, int channels) const {
-        return (!algo && channels < 0) || context_.planner.knows(algo_or_agreed(algo), channels_or_agreed(channels));
+    bool knows(const weftCallConfig_t& config) const {
+        return !prefers(config) || context_.planner.knows(preference_of(config));
     }
     const CallSettings& get() const { return settings_; }
 
   private:
-    std::string algo_or_agreed(const char* algo) const { return algo ? algo : context_.planner.agreed().algo; }
-    int channels_or_agreed(int channels) const {
-        return channels >= 0 ? channels : int(context_.planner.agreed().channels);
+    static bool prefers(const weftCallConfig_t& config) {
+        return config.algo || config.channels >= 0 || blocks_of(config) != BlockLimits();
+    }
+    static BlockLimits blocks_of(const weftCallConfig_t& config) {
+        return {std::max(config.minBlocks, 0), std::max(config.maxBlocks, 0)};
+    }
+    CallPreference preference_of(const weftCallConfig_t& config) const {
+        const AgreedOptions& agreed = context_.planner.agreed();
+        return {config.algo ? config.algo : agreed.algo, config.channels >= 0 ? config.channels : int(agreed.channels),
+                blocks_of(config)};
     }
 
     RankContext& context_;

@@ -100,12 +100,15 @@ Result<Settings> settings_of_environment(int ranks) {
     rendezvous.proposal.cma_messages = cma_messages_wanted(environment.cross_memory);
     rendezvous.proposal.join_bytes = environment.join_bytes;
     rendezvous.proposal.deterministic = environment.deterministic;
-    rendezvous.proposal.gpu_blocks = environment.gpu_blocks;
-    rendezvous.proposal.gpu_threads = environment.gpu_threads / 32 * 32;
-    rendezvous.proposal.gpu_staging_bytes = environment.gpu_staging_bytes;
+    rendezvous.proposal.gpu.blocks = environment.gpu_blocks;
+    rendezvous.proposal.gpu.min_blocks = environment.gpu_min_blocks;
+    rendezvous.proposal.gpu.launch_order = environment.gpu_launch_order;
+    rendezvous.proposal.gpu.graph_register = environment.gpu_graph_register;
+    rendezvous.proposal.gpu.threads = environment.gpu_threads / 32 * 32;
+    rendezvous.proposal.gpu.staging_bytes = environment.gpu_staging_bytes;
     auto path = gpu_path_asked_for();
     if (!path) return path.take_status();
-    rendezvous.proposal.gpu_path = *path;
+    rendezvous.proposal.gpu.path = *path;
     WEFT_TRY(check_transports());
     rendezvous.networks = registry::own_networks();
     return settings;
@@ -138,11 +141,15 @@ Status apply(const weftConfig_t* given, Settings& settings) {
                         config.deterministic);
         settings.rendezvous.proposal.deterministic = config.deterministic;
     }
-    if (config.maxBlocks != WEFT_CONFIG_UNDEF_INT) {
-        if (config.maxBlocks < 1 || config.maxBlocks > cuda::blocks_max)
-            return fail(error::argument_config, "config.maxBlocks is {}; it is 1 to {}, or undefined", config.maxBlocks,
-                        cuda::blocks_max);
-        settings.rendezvous.proposal.gpu_blocks = config.maxBlocks;
+    AgreedOptions& proposal = settings.rendezvous.proposal;
+    WEFT_TRY(check_blocks(config.minBlocks, config.maxBlocks));
+    if (config.minBlocks != WEFT_CONFIG_UNDEF_INT) proposal.gpu.min_blocks = config.minBlocks;
+    if (config.maxBlocks != WEFT_CONFIG_UNDEF_INT) proposal.gpu.blocks = config.maxBlocks;
+    if (config.launchOrderImplicit != WEFT_CONFIG_UNDEF_INT) {
+        if (config.launchOrderImplicit != 0 && config.launchOrderImplicit != 1)
+            return fail(error::argument_config, "config.launchOrderImplicit is {}; it is 0, 1 or undefined",
+                        config.launchOrderImplicit);
+        proposal.gpu.launch_order = config.launchOrderImplicit;
     }
     settings.rendezvous.timeout_ms = settings.options.init_timeout_ms;
     return ok();
@@ -193,6 +200,17 @@ Result<uint64_t> host_of(int rank) {
     if (!host) return host;
     // Without shared memory, each rank is a host of its own.
     return ranks_share_memory() ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
+}
+
+Status check_blocks(int least, int most) {
+    for (const auto& [name, blocks] : {std::pair("minBlocks", least), {"maxBlocks", most}})
+        if (blocks != WEFT_CONFIG_UNDEF_INT && (blocks < 1 || blocks > cuda::blocks_max))
+            return fail(error::argument_config, "config.{} is {}; it is 1 to {}, or undefined", name, blocks,
+                        cuda::blocks_max);
+    if (most != WEFT_CONFIG_UNDEF_INT && least > most)
+        return fail(error::argument_config, "config.minBlocks is {}, more than config.maxBlocks, which is {}", least,
+                    most);
+    return ok();
 }
 
 Result<Settings> settings_for(int ranks, const weftConfig_t* given) {

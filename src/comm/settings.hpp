@@ -41,6 +41,8 @@ Result<Settings> settings_for(int ranks, const weftConfig_t* given);
 Result<Settings> settings_of_child(Communicator& parent, const weftConfig_t* given);
 // The algorithms for so many ranks, with those of WEFT_ALGO_FILES.
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
+// Whether minBlocks and maxBlocks of a config are possible; WEFT_CONFIG_UNDEF_INT is.
+Status check_blocks(int least, int most);
 // Identity of this rank's host, for its rendezvous.
 Result<uint64_t> host_of(int rank);
 

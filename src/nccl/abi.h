@@ -63,6 +63,11 @@ typedef WEFT_NCCL_ENUM{ncclScalarDevice = 0, ncclScalarHostImmediate = 1} ncclSc
 #define NCCL_WIN_GIN_ONLY 0x4
 #define NCCL_WIN_CFT_COUNTED 0x8
 
+/* CTAPolicy: bits. */
+#define NCCL_CTA_POLICY_DEFAULT 0x0
+#define NCCL_CTA_POLICY_EFFICIENCY 0x1
+#define NCCL_CTA_POLICY_ZERO 0x2
+
 #define NCCL_SHRINK_DEFAULT 0x0
 #define NCCL_SHRINK_ABORT 0x1
 

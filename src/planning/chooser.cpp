@@ -35,7 +35,8 @@ Chooser::Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> 
             costs_.links = over_network(std::move(costs_.links), *kind, facts.network.speed.mbps);
         if (const Transport* transport = registry::transport_of(facts.network.mark)) costs_.network = transport->name;
     }
-    preferences_ = {{agreed.algo, int(agreed.channels), agreed.deterministic != 0}};
+    preferences_ = {{agreed.algo, int(agreed.channels)}};
+    deterministic_ = agreed.deterministic != 0;
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
     const std::optional<bool> apart = machines_->apart();
@@ -52,40 +53,40 @@ Chooser::Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> 
     if (apart.value_or(false) && !measured) costs_.links.signal_us = LinkCosts::far_signal_us;
 }
 
-Result<uint8_t> Chooser::preference(const std::string& algo, int channels) {
-    WEFT_TRY(catalog_->check("algo", algo));
-    const size_t number = find(algo, channels);
+Result<uint8_t> Chooser::preference(const CallPreference& wanted) {
+    WEFT_TRY(catalog_->check("algo", wanted.algo));
+    const size_t number = find(wanted);
     if (number > UINT8_MAX)
-        return fail(error::usage_limit, "calls on a communicator may name {} different lists of algorithms at most",
-                    UINT8_MAX);
-    if (number == preferences_.size()) preferences_.push_back({algo, channels, preferences_[0].deterministic});
+        return fail(
+            error::usage_limit,
+            "calls on a communicator may ask for {} different sets of algo, channels, minBlocks and maxBlocks at "
+            "most",
+            UINT8_MAX);
+    if (number == preferences_.size()) preferences_.push_back(wanted);
     return uint8_t(number);
 }
 
-size_t Chooser::find(const std::string& algo, int channels) const {
-    const auto place = std::find_if(preferences_.begin(), preferences_.end(), [&](const Preferences& known) {
-        return known.algo == algo && known.channels == channels;
-    });
-    return size_t(place - preferences_.begin());
+size_t Chooser::find(const CallPreference& wanted) const {
+    return size_t(std::find(preferences_.begin(), preferences_.end(), wanted) - preferences_.begin());
 }
 
 Result<Choice> Chooser::choose(const Operation& operation, uint8_t preference) const {
-    auto choice = select(operation, layout_, costs_, preferences_[preference], catalog_->rows());
+    const Preferences wanted = preferences(preference);
+    auto choice = select(operation, layout_, costs_, wanted, catalog_->rows());
     if (!choice) return choice;
     choice->rings = machines_->rings();
     // All ranks choose alike, so one of them logs it.
     if (rank_ == 0) {
         WEFT_LOG_RANK(rank_, info, algo, "{}",
                       choice_text(operation, layout_, *choice,
-                                  candidates(operation, layout_, costs_, preferences_[preference], catalog_->rows()),
-                                  costs_.network));
+                                  candidates(operation, layout_, costs_, wanted, catalog_->rows()), costs_.network));
         WEFT_LOG_RANK(rank_, trace, algo, "{}", explain(operation, preference));
     }
     return choice;
 }
 
 std::string Chooser::explain(const Operation& operation, uint8_t preference) const {
-    return weft::internal::explain(operation, layout_, costs_, preferences_[preference], catalog_->rows());
+    return weft::internal::explain(operation, layout_, costs_, preferences(preference), catalog_->rows());
 }
 
 }  // namespace weft::internal

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/planning/call_settings.hpp"
 #include "src/planning/machines.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
@@ -16,9 +17,9 @@ class Chooser {
     Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> catalog,
             std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning);
 
-    // The number of a call's preference for algorithms and channels. 0: rank 0's options. Fails if there are too many.
-    bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }
-    Result<uint8_t> preference(const std::string& algo, int channels);
+    // The number of a call's preference. 0: rank 0's options. Fails if there are too many.
+    bool knows(const CallPreference& wanted) const { return find(wanted) < preferences_.size(); }
+    Result<uint8_t> preference(const CallPreference& wanted);
     // Fails alike on all ranks.
     Result<Choice> choose(const Operation& operation, uint8_t preference) const;
     std::string explain(const Operation& operation, uint8_t preference) const;
@@ -28,14 +29,18 @@ class Chooser {
     const LinkCosts& links() const { return costs_.links; }
 
   private:
-    size_t find(const std::string& algo, int channels) const;
+    size_t find(const CallPreference& wanted) const;
+    Preferences preferences(uint8_t number) const {
+        return {preferences_[number].algo, preferences_[number].channels, deterministic_};
+    }
 
     int rank_;
     std::shared_ptr<const Catalog> catalog_;
     std::shared_ptr<const Machines> machines_;
     Layout layout_;
     Costs costs_;
-    std::vector<Preferences> preferences_;  // by number
+    std::vector<CallPreference> preferences_;  // by number
+    bool deterministic_ = false;
 };
 
 }  // namespace weft::internal

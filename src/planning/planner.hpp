@@ -53,8 +53,8 @@ class Planner {
             std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning);
 
     // See Chooser.
-    bool knows(const std::string& algo, int channels) const { return chooser_.knows(algo, channels); }
-    Result<uint8_t> preference(const std::string& algo, int channels) { return chooser_.preference(algo, channels); }
+    bool knows(const CallPreference& wanted) const { return chooser_.knows(wanted); }
+    Result<uint8_t> preference(const CallPreference& wanted) { return chooser_.preference(wanted); }
     Result<Choice> choose(const Operation& operation, uint8_t preference) const {
         return chooser_.choose(operation, preference);
     }

@@ -11,6 +11,16 @@
 
 namespace weft::internal {
 
+struct AgreedGpuOptions {
+    int32_t blocks;      // of a rank's kernel at most; 0: as many as are usual
+    int32_t min_blocks;  // at least; 0: no limit
+    int32_t threads;
+    int32_t launch_order;
+    int32_t graph_register;
+    GpuPath path;
+    int64_t staging_bytes;  // of a rank
+};
+
 // Options that must be equal on all ranks although each rank reads its own environment: rank 0's values count.
 struct AgreedOptions {
     char algo[1024];
@@ -21,10 +31,7 @@ struct AgreedOptions {
     int32_t cma;           // CMA copies between processes, if there is no other way
     int32_t cma_messages;  // CMA copies of messages, even if there is another way
     int32_t deterministic;
-    int32_t gpu_blocks;  // of a rank's kernel; 0: as many as fit
-    int32_t gpu_threads;
-    int64_t gpu_staging_bytes;  // of a rank
-    GpuPath gpu_path;
+    AgreedGpuOptions gpu;
     uint64_t user_algorithms;      // a digest, equal on all ranks
     int32_t algo_files_any_order;  // equal on all ranks
 };

@@ -95,6 +95,16 @@ static void calls_have_configs(void) {
     config.algo = NULL;
     config.channels = 65;
     CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "channels");
+    config.channels = WEFT_CONFIG_UNDEF_INT;
+    config.maxBlocks = 65;
+    CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "config.maxBlocks is 65");
+    config.size = offsetof(weftCallConfig_t, minBlocks); /* an older caller's, without the field */
+    CHECK_OK(weftCommSetCallConfig(comms[0], &config));
+    config.size = sizeof config;
+    config.maxBlocks = 4, config.minBlocks = 5;
+    CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "config.minBlocks is 5, more than");
+    config.minBlocks = 0;
+    CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "config.minBlocks is 0");
     config.magic = 0;
     CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "WEFT_CALL_CONFIG_INITIALIZER");
     /* An algorithm that cannot serve is refused on every rank alike, and the next call works. */

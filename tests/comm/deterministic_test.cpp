@@ -113,6 +113,17 @@ TEST_CASE("the config of rank 0 makes all ranks deterministic, and explain names
     config.maxBlocks = 65;
     CHECK(weftCommInitRankConfig(&comm, 1, id, 0, &config) == weftInvalidArgument);
     CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("config.maxBlocks is 65; it is 1 to 64, or undefined"));
+    config.maxBlocks = 8;
+    config.minBlocks = 0;
+    CHECK(weftCommInitRankConfig(&comm, 1, id, 0, &config) == weftInvalidArgument);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("config.minBlocks is 0; it is 1 to 64, or undefined"));
+    config.minBlocks = 9;
+    CHECK(weftCommInitRankConfig(&comm, 1, id, 0, &config) == weftInvalidArgument);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("config.minBlocks is 9, more than config.maxBlocks"));
+    config = WEFT_CONFIG_INITIALIZER;
+    config.launchOrderImplicit = 2;
+    CHECK(weftCommInitRankConfig(&comm, 1, id, 0, &config) == weftInvalidArgument);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("config.launchOrderImplicit is 2; it is 0, 1 or undefined"));
 }
 
 }  // namespace weft::internal::test

@@ -124,7 +124,9 @@ TEST_CASE("kernels of 64 blocks of four communicators do not", "[four_large]") {
           }) == "");
 }
 
-TEST_CASE("kernels of two communicators that find room together may be launched in any order", "[room]") {
+namespace {
+
+void check_crosses() {
     const Both both;
     CHECK(both.cross());
     both.first.check_healthy();
@@ -134,7 +136,7 @@ TEST_CASE("kernels of two communicators that find room together may be launched 
         for (const auto& buffer : *list) CHECK(memcmp(buffer->read(count * 4).data(), twos.data(), count * 4) == 0);
 }
 
-TEST_CASE("kernels that wait for room which others hold that wait for them end at the deadline", "[no_room]") {
+void check_ends_at_deadline() {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     CHECK(with_growing_limit(200, [&](int64_t timeout_ms) -> std::string {
               config.timeoutMs = timeout_ms;
@@ -147,8 +149,8 @@ TEST_CASE("kernels that wait for room which others hold that wait for them end a
               // No rank is late.
               CHECK_THAT(sentence, Catch::Contains("last called operation 1, all_reduce") &&
                                        Catch::Contains("it has made this call, and its kernel may be behind other work "
-                                                       "of its stream or have found no room on the device "
-                                                       "(WEFT_GPU_BLOCKS"));
+                                                       "of its stream, ") &&
+                                       Catch::Contains("WEFT_GPU_QUEUES") && Catch::Contains("WEFT_GPU_BLOCKS"));
               return "";
           }) == "");
     // The devices are free again. One behind the other: those of two streams may begin in any order.
@@ -159,6 +161,196 @@ TEST_CASE("kernels that wait for room which others hold that wait for them end a
     }
     both.first.check_healthy();
     both.second.check_healthy();
+}
+
+}  // namespace
+
+TEST_CASE("kernels of two communicators that find room together may be launched in any order", "[room]") {
+    check_crosses();
+}
+
+TEST_CASE("kernels that wait for room which others hold that wait for them end at the deadline", "[no_room]") {
+    check_ends_at_deadline();
+}
+
+// The streams of a device share a hardware queue in the cases below (meson.build).
+TEST_CASE("an event behind each launch holds up the other communicator in the hardware queue", "[events]") {
+    check_ends_at_deadline();
+}
+
+TEST_CASE("communicators whose streams share a hardware queue cross, because no event follows a launch", "[queues]") {
+    check_crosses();
+}
+
+TEST_CASE("events follow the launches of a communicator from its second stream on", "[queues]") {
+    const Ranks ranks(spread(2));
+    const RankBuffers buffers(ranks, 4000);
+    const std::vector<uint32_t> ones(1000, 1), sums(1000, 32);
+    for (const auto& buffer : buffers.all) buffer->write(ones.data(), 4000);
+    std::vector<std::unique_ptr<Stream>> others;
+    for (const int device : ranks.placing) others.push_back(std::make_unique<Stream>(device));
+    const auto call = [&](int rank, const Stream& stream) {
+        demand(weftAllReduce(buffers[rank], buffers[rank], 1000, weftUint32, weftSum, ranks.comms[size_t(rank)],
+                             stream.weft()));
+    };
+    const auto records = [&] { return fake::calls("cuEventRecord"); };
+    const int before = records();
+    // Rank 0's kernels wait for those of rank 1.
+    for (int round = 0; round < 2; ++round) call(0, *ranks.streams[0]);
+    CHECK(records() == before);
+    call(0, *others[0]);
+    CHECK(records() == before + 2);  // behind the call before, and behind this one
+    for (int round = 0; round < 2; ++round) call(0, *others[0]);
+    CHECK(records() == before + 4);
+    for (int round = 0; round < 3; ++round) call(1, *ranks.streams[1]);
+    // Its calls have ended when its stream goes.
+    ranks.streams[1]->finish();
+    CHECK(records() == before + 4);
+    {
+        const Stream gone(ranks.placing[1]);
+        call(1, gone);
+        gone.finish();
+    }
+    call(1, *others[1]);
+    for (const auto& stream : others) stream->finish();
+    ranks.finish();
+    ranks.check_healthy();
+    for (const auto& buffer : buffers.all) CHECK(memcmp(buffer->read(4000).data(), sums.data(), 4000) == 0);
+}
+
+TEST_CASE("a communicator's first stream may be destroyed when its calls have ended", "[queues]") {
+    Ranks ranks(spread(2));
+    const RankBuffers buffers(ranks, 4000);
+    const auto call = [&] {
+        ranks.group([&](int rank) {
+            return weftAllReduce(buffers[rank], buffers[rank], 1000, weftUint32, weftSum, ranks.comms[size_t(rank)],
+                                 ranks.streams[size_t(rank)]->weft());
+        });
+        ranks.finish();
+    };
+    const auto new_streams = [&] {
+        for (size_t rank = 0; rank < 2; ++rank) {
+            ranks.streams[rank].reset();
+            ranks.streams[rank] = std::make_unique<Stream>(ranks.placing[rank]);
+        }
+    };
+    for (int round = 0; round < 3; ++round) {
+        call();
+        new_streams();
+    }
+    ranks.check_healthy();
+}
+
+namespace {
+
+void destroy_during_capture() {
+    std::vector<std::unique_ptr<Stream>> others;
+    CUgraph graph = nullptr;
+    const Ranks ranks(spread(2));
+    const RankBuffers buffers(ranks, 4000);
+    const auto call = [&](int rank, const Stream& stream) {
+        return weftAllReduce(buffers[rank], buffers[rank], 1000, weftUint32, weftSum, ranks.comms[size_t(rank)],
+                             stream.weft());
+    };
+    for (int rank = 0; rank < 2; ++rank) {
+        others.push_back(std::make_unique<Stream>(ranks.placing[size_t(rank)]));
+        REQUIRE(call(rank, *ranks.streams[size_t(rank)]) == weftSuccess);
+    }
+    ranks.finish();
+    const Current current(ranks.placing[0]);
+    demand(cuStreamBeginCapture(ranks.streams[0]->handle, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_REFUSED(call(0, *others[0]), ranks.comms[0], "stream.capture");
+    demand(weftCommDestroy(ranks.comms[0]));
+    demand(cuStreamEndCapture(ranks.streams[0]->handle, &graph));
+    demand(cuGraphDestroy(graph));
+}
+
+}  // namespace
+
+TEST_CASE("a call on another stream while the first one is captured is refused, and destroying waits for nobody",
+          "[queues]") {
+    destroy_during_capture();
+    // Its memory is given back when another communicator ends after the capture.
+    CHECK(eventually([] {
+        { const Ranks ranks(spread(1)); }
+        return fake::leaks().find("cuMemAlloc") == std::string::npos;
+    }));
+}
+
+// A kernel fills a device, and each waits for the one before in the cases below (meson.build).
+TEST_CASE("kernels of communicators that all ranks call in one order run in that order on all streams", "[ordered]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.launchOrderImplicit = 1;
+    const Both both(&config);
+    const auto waits = [] { return fake::calls("cuStreamWaitEvent"); };
+    constexpr int rounds = 10;
+    int before = waits();
+    // Rank 0 alone first: its kernels wait for those of rank 1.
+    for (int round = 0; round < rounds; ++round)
+        for (const bool first : {true, false}) REQUIRE(both.call(first, 0) == weftSuccess);
+    CHECK(waits() - before == 2 * rounds - 1);
+    CHECK(fake::running_blocks(0) <= 16);
+    before = waits();
+    for (int round = 0; round < rounds; ++round)
+        for (const bool first : {true, false}) REQUIRE(both.call(first, 1) == weftSuccess);
+    CHECK(waits() - before == 2 * rounds - 1);
+    both.first.finish();
+    both.second.finish();
+    both.first.check_healthy();
+    both.second.check_healthy();
+    const std::vector<uint32_t> sums(count, 1 << rounds);
+    for (const auto* list : {&both.firsts, &both.seconds})
+        for (const auto& buffer : *list) CHECK(memcmp(buffer->read(count * 4).data(), sums.data(), count * 4) == 0);
+}
+
+TEST_CASE("captured kernels of several communicators have the order of the calls, too", "[ordered]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.launchOrderImplicit = 1;
+    const Both both(&config);
+    std::vector<CUgraphExec> graphs;
+    for (const size_t rank : {size_t(0), size_t(1)}) {
+        const Current current(both.first.placing[rank]);
+        const CUstream one = both.first.streams[rank]->handle, other = both.second.streams[rank]->handle;
+        CUevent fork = nullptr, join = nullptr;
+        demand(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+        demand(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+        demand(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        demand(cuEventRecord(fork, one));
+        demand(cuStreamWaitEvent(other, fork, 0));
+        const int before = fake::calls("cuStreamWaitEvent");
+        for (const bool first : {true, false}) REQUIRE(both.call(first, rank) == weftSuccess);
+        CHECK(fake::calls("cuStreamWaitEvent") == before + 1);
+        demand(cuEventRecord(join, other));
+        demand(cuStreamWaitEvent(one, join, 0));
+        CUgraph graph = nullptr;
+        demand(cuStreamEndCapture(one, &graph));
+        demand(cuGraphInstantiateWithFlags(&graphs.emplace_back(), graph, 0));
+        demand(cuGraphDestroy(graph));
+        demand(cuEventDestroy(fork));
+        demand(cuEventDestroy(join));
+    }
+    for (int round = 0; round < 3; ++round)
+        for (const size_t rank : {size_t(0), size_t(1)}) {
+            const Current current(both.first.placing[rank]);
+            demand(cuGraphLaunch(graphs[rank], both.first.streams[rank]->handle));
+        }
+    both.first.finish();
+    for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
+    both.first.check_healthy();
+    both.second.check_healthy();
+    const std::vector<uint32_t> sums(count, 8);
+    for (const auto* list : {&both.firsts, &both.seconds})
+        for (const auto& buffer : *list) CHECK(memcmp(buffer->read(count * 4).data(), sums.data(), count * 4) == 0);
+}
+
+TEST_CASE("ranks of one process that share a device are not ordered, because their kernels must run at once",
+          "[ordered]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.launchOrderImplicit = 1;
+    const Ranks ranks({0, 0}, &config);
+    std::mt19937 random(16);
+    CHECK(compare(ranks, {weftInt32, weftSum, 3000, false, 0}, random) == "");
+    ranks.check_healthy();
 }
 
 }  // namespace weft::internal::test

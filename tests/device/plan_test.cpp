@@ -209,7 +209,7 @@ TEST_CASE("the number of rings fits the device, and algorithms that need more bl
 
 TEST_CASE("calls choose among the communicator's algorithms, and others are refused with the reason") {
     const auto preferring = [](const DeviceLayout& made, const std::string& algo, int channels = 0) {
-        return layout_preferring(made, algo, channels, Layout{made.ranks}, registry::algorithms());
+        return layout_preferring(made, {algo, channels}, Layout{made.ranks}, registry::algorithms());
     };
     const auto refusal = [](const DeviceLayout& layout) {
         const auto none = plan_on_device(operation_of(1 << 20), layout);
@@ -233,6 +233,30 @@ TEST_CASE("calls choose among the communicator's algorithms, and others are refu
     CHECK(plan_of(1 << 20, preferring(layout_of(4, 64, "ring"), "two_shot")).body == cuda::Body::peer_two_shot);
     CHECK_THAT(refusal(preferring(layout_of(4, 64, ""), "ring")),
                Catch::Contains("; ring: its connections are made with the communicator"));
+}
+
+TEST_CASE("the communicator's and the call's limits of blocks combine, within the room of the devices") {
+    const auto limits = [](BlockLimits asked, int room, BlockLimits call) {
+        return BlockRules{room, asked}.limits_for(call);
+    };
+    CHECK(limits({}, 64, {}) == BlockLimits{1, 32});
+    CHECK(limits({}, 16, {}) == BlockLimits{1, 16});
+    CHECK(limits({40, 0}, 64, {}) == BlockLimits{40, 40});
+    CHECK(limits({40, 0}, 20, {}) == BlockLimits{20, 20});
+    CHECK(limits({4, 8}, 64, {}) == BlockLimits{4, 8});
+    CHECK(limits({4, 8}, 64, {2, 0}) == BlockLimits{2, 8});
+    CHECK(limits({4, 8}, 64, {0, 60}) == BlockLimits{4, 60});
+    CHECK(limits({4, 8}, 64, {9, 0}) == BlockLimits{8, 8});
+    const auto preferring = [](int least, int most) {
+        const DeviceLayout usual{4, 32, ""};
+        return layout_preferring(usual, {"", 0, {least, most}}, Layout{4}, registry::algorithms());
+    };
+    CHECK(plan_of(8, preferring(3, 0)).blocks == 3);
+    CHECK(plan_of(8, preferring(64, 0)).blocks == cuda::packet_blocks);
+    CHECK(plan_of(64 << 20, preferring(3, 0)).blocks == 32);
+    CHECK(plan_of(64 << 20, preferring(0, 2)).blocks == 2);
+    CHECK(plan_of(64 << 20, preferring(64, 0)).blocks == 64);
+    CHECK(plan_of(8, preferring(3, 0)).operation.choice != plan_of(8, preferring(4, 0)).operation.choice);
 }
 
 TEST_CASE("every collective has a kernel of its own kind, short and long, on one host and on several") {

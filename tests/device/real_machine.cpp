@@ -31,6 +31,7 @@ void add_setting(const std::string& statements) {
 }
 std::string leaks() { return {}; }
 int calls(const std::string& function) { throw untold("calls of " + function); }
+int calls() { throw untold("calls"); }
 int running_blocks(int) {
     usleep(300'000);  // what was launched before runs by then
     return 1;
@@ -38,6 +39,7 @@ int running_blocks(int) {
 void* make_context(int) { throw untold("a context"); }
 void destroy_context(void*) {}
 int streams_destroyed_early() { throw untold("streams"); }
+int last_blocks() { throw untold("blocks"); }
 int last_priority() { throw untold("a priority"); }
 
 }  // namespace weft::internal::fake

@@ -22,6 +22,31 @@ TEST_CASE("registered buffers are reduced where they lie, and staged when they a
         }
 }
 
+TEST_CASE("a rank may register hundreds of allocations", "[processes]") {
+    for (const auto kind : {DeviceBuffer::Kind::plain, DeviceBuffer::Kind::weft}) {
+        Job job(2, "gpus 2; leaks fatal", 2);
+        const Folder folder;
+        job.variables = {"WEFT_DEBUG=TRACE", "WEFT_DEBUG_SUBSYS=COLL",
+                         "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+        job.start_all({"init", "memory " + std::to_string(int(kind)), "crowd 150", "registered 300000", "destroy"});
+        job.finish();
+    }
+}
+
+TEST_CASE("buffers of captured calls are registered as long as the graph lives", "[processes]") {
+    using Kind = DeviceBuffer::Kind;
+    for (const auto& [kind, each] : {std::pair(Kind::plain, 1), {Kind::plain, 2}, {Kind::pieces, 1}}) {
+        INFO(int(kind) << ", " << each << " ranks of a process");
+        Job job(2 * each, "gpus 4; leaks fatal", kind == Kind::pieces ? 2 : 2 * each, each);
+        const Folder folder;
+        job.variables = {"WEFT_DEBUG=TRACE", "WEFT_DEBUG_SUBSYS=COLL",
+                         "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+        job.start_all({"init", "memory " + std::to_string(int(kind)), "graphs 300000", "destroy"});
+        job.finish();
+        CHECK(contains(job[0].output(), "graphs"));
+    }
+}
+
 namespace {
 
 std::string memory_of(DeviceBuffer::Kind kind) { return "memory " + std::to_string(int(kind)); }

@@ -1,10 +1,11 @@
 // settings_test.cpp: call configs on device memory (weftCommSetCallConfig): algorithms of those that the communicator
-// has, channels, deadlines.
+// has, channels, blocks, deadlines.
 #include <chrono>
 #include <cstring>
 #include <thread>
 
 #include "tests/device/ranks.hpp"
+#include "tests/fake_cuda/control.hpp"
 
 namespace weft::internal::test {
 
@@ -99,6 +100,72 @@ TEST_CASE("calls choose algorithms over connections that the communicator's conf
     check_refused(ranks, 30'000, "channels were made with the communicator (WEFT_CHANNELS), and the call asks for 2");
     ask(ranks, "double_binary_tree");
     check_refused(ranks, 30'000, "double_binary_tree: its connections are made with the communicator");
+    ranks.check_healthy();
+}
+
+TEST_CASE("calls and communicators limit the blocks of kernels", "[settings]") {
+    std::mt19937 random(14);
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.minBlocks = 3, config.maxBlocks = 4;
+    const Ranks ranks(spread(3), &config);
+    const auto ask_blocks = [&](int least, int most) {
+        weftCallConfig_t settings = WEFT_CALL_CONFIG_INITIALIZER;
+        settings.minBlocks = least, settings.maxBlocks = most;
+        for (weftComm_t comm : ranks.comms) demand(weftCommSetCallConfig(comm, &settings));
+    };
+    constexpr int none = WEFT_CONFIG_UNDEF_INT;
+    const struct {
+        int least, most;
+        const char *small, *large;
+    } cases[] = {{none, none, ", 3 blocks", ", 4 blocks"}, {1, 2, ", 1 block ", ", 2 blocks"},
+                 {2, none, ", 2 blocks", ", 4 blocks"},    {none, 1, ", 1 block ", ", 1 block "},
+                 {5, 8, ", 5 blocks", ", 8 blocks"},       {none, none, ", 3 blocks", ", 4 blocks"}};
+    for (const auto& [least, most, small, large] : cases) {
+        INFO(least << " to " << most);
+        ask_blocks(least, most);
+        for (const auto& [count, blocks] : {std::pair(size_t(5), small), {size_t(300'000), large}}) {
+            CHECK_THAT(planned(ranks, count), Catch::Contains(blocks));
+            CHECK(compare(ranks, {weftInt32, weftSum, count, false, 0}, random) == "");
+        }
+    }
+    // Small all-reduces of a group, which would be joined.
+    const std::vector<int> ones(300, 1), threes(300, 3);
+    const RankBuffers buffers(ranks, 1200);
+    for (const int least : {1, 5}) {
+        ask_blocks(least, none);
+        for (const auto& buffer : buffers.all) buffer->write(ones.data(), 1200);
+        ranks.group([&](int rank) {
+            weftResult_t result = weftSuccess;
+            for (int part = 0; part < 3 && result == weftSuccess; ++part) {
+                auto* const place = static_cast<int*>(buffers[rank]) + 100 * part;
+                result = weftAllReduce(place, place, 100, weftInt32, weftSum, ranks.comms[size_t(rank)],
+                                       ranks.streams[size_t(rank)]->weft());
+            }
+            return result;
+        });
+        ranks.finish();
+        for (const auto& buffer : buffers.all) CHECK(memcmp(buffer->read(1200).data(), threes.data(), 1200) == 0);
+    }
+    ranks.check_healthy();
+}
+
+TEST_CASE("a message's kernel has no more blocks than the call's config allows", "[settings][fake]") {
+    const Ranks ranks(spread(2));
+    const RankBuffers buffers(ranks, 1 << 20);
+    const auto send = [&] {
+        ranks.group([&](int rank) {
+            const auto r = size_t(rank);
+            return weftSendRecv(buffers[rank], 1 << 17, 1 - rank, static_cast<char*>(buffers[rank]) + (1 << 19),
+                                1 << 17, 1 - rank, weftInt32, ranks.comms[r], ranks.streams[r]->weft());
+        });
+        ranks.finish();
+        return fake::last_blocks();
+    };
+    CHECK(send() > 3);
+    weftCallConfig_t settings = WEFT_CALL_CONFIG_INITIALIZER;
+    settings.maxBlocks = 3;
+    for (weftComm_t comm : ranks.comms) demand(weftCommSetCallConfig(comm, &settings));
+    CHECK(send() == 3);
     ranks.check_healthy();
 }
 

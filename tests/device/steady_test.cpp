@@ -1,5 +1,7 @@
 // steady_test.cpp: the driver functions that a repeated call on device memory uses: launches, events, and queries of
 // addresses. It never allocates and never waits.
+#include <algorithm>
+#include <climits>
 #include <map>
 
 #include "tests/device/ranks.hpp"
@@ -131,6 +133,56 @@ TEST_CASE("nor does a call on another stream than the one before", "[steady]") {
         });
     });
     for (const auto& stream : others) stream->finish();
+}
+
+namespace {
+
+// The driver calls of rank 0 for an all-reduce that was called before, from a thread in which its context is current.
+int driver_calls(const Ranks& ranks, const void* from, void* to) {
+    const DeviceBuffer other(ranks.placing[1], 4000);
+    const auto call = [&](size_t rank, const void* send, void* receive) {
+        demand(
+            weftAllReduce(send, receive, 1000, weftFloat32, weftSum, ranks.comms[rank], ranks.streams[rank]->weft()));
+    };
+    const Current current(ranks.placing[0]);
+    int least = INT_MAX;
+    for (int round = 0; round < 5; ++round) {
+        const int before = fake::calls();
+        call(0, from, to);
+        least = std::min(least, fake::calls() - before);
+        call(1, other.data(), other.data());
+    }
+    ranks.finish();
+    ranks.check_healthy();
+    return least;
+}
+
+// Of buffers that differ, and in place.
+void check_driver_calls(int most) {
+    using Kind = DeviceBuffer::Kind;
+    const Ranks ranks(spread(2));
+    for (const Kind kind : {Kind::plain, Kind::weft, Kind::pieces}) {
+        INFO(int(kind));
+        const DeviceBuffer from(ranks.placing[0], 4000, 0, kind), to(ranks.placing[0], 4000, 0, kind);
+        CHECK(driver_calls(ranks, from.data(), to.data()) <= most);
+        CHECK(driver_calls(ranks, to.data(), to.data()) <= most);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a warm all-reduce calls the driver eight times at most", "[counted]") { check_driver_calls(8); }
+
+TEST_CASE("and five times if pointers are trusted and no event follows", "[trusted]") { check_driver_calls(5); }
+
+TEST_CASE("if pointers are trusted, calls have the same results, and calls without a stream are still the host's",
+          "[trusted]") {
+    std::mt19937 random(15);
+    const Ranks ranks(spread(3));
+    for (const size_t count : {size_t(1), size_t(1000), size_t(300'000)})
+        for (const bool in_place : {false, true})
+            CHECK(compare(ranks, {weftInt32, weftSum, count, in_place, 0}, random) == "");
+    ranks.check_healthy();
 }
 
 }  // namespace weft::internal::test

@@ -396,6 +396,15 @@ struct Worker {
         }
         usleep(200'000);  // until the others have mapped them, as a rule
     }
+    // The same with many small allocations, which are kept as long as the communicator.
+    void crowd(int allocations) {
+        void* handle = nullptr;
+        for (int each = 0; each < allocations; ++each)
+            for (int index = 0; index < count; ++index) {
+                kept.push_back(std::make_unique<DeviceBuffer>(device(index), 64, 0, kind));
+                demand(weftCommRegister(comms[size_t(index)], kept.back()->data(), 64, &handle));
+            }
+    }
     // Those of the first rank that may be given back.
     void drop() {
         for (void*& handle : handles) {
@@ -445,11 +454,18 @@ struct Worker {
         // Once; how many ranks of this process have offered their buffers in place.
         int once() const {
             const int before = offers();
+            enqueue();
+            check();
+            return offers() - before;
+        }
+        void enqueue() const {
             demand(weftGroupStart());
             for (size_t index = 0; index < from.size(); ++index)
                 demand(weftAllReduce(from[index]->data(), to[index]->data(), elements, weftUint32, weftSum,
                                      worker.comms[index], worker.streams[index]->weft()));
             demand(weftGroupEnd());
+        }
+        void check() const {
             for (const auto& stream : worker.streams) stream->finish();
             const std::vector<uint32_t> nothing(elements, 0);
             for (const auto& buffer : to) {
@@ -457,7 +473,6 @@ struct Worker {
                 if (memcmp(got.data(), expected.data(), elements * 4) != 0) test::tell("wrong");
                 buffer->write(nothing.data(), elements * 4);
             }
-            return offers() - before;
         }
         void deregister() {
             for (size_t index = 0; index < handles.size(); ++index)
@@ -480,6 +495,95 @@ struct Worker {
         test::tell("registered");
         sums.deregister();
         if (sums.once() != 0) test::tell("wrong");
+    }
+    // Buffers that nobody has registered are used in place by graphs, until the last graph that uses them has gone.
+    void graphs(size_t elements) {
+        const Sums sums(*this, elements, false);
+        if (sums.once() != 0) test::tell("wrong: offered before a capture");
+        std::vector<std::vector<CUgraphExec>> captured;  // by capture and rank
+        const auto capture = [&] {
+            const int before = offers();
+            for (const auto& stream : streams) {
+                const Current current(stream->device);
+                demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+            }
+            sums.enqueue();
+            auto& made = captured.emplace_back();
+            for (const auto& stream : streams) {
+                const Current current(stream->device);
+                CUgraph graph = nullptr;
+                demand(cuStreamEndCapture(stream->handle, &graph));
+                demand(cuGraphInstantiateWithFlags(&made.emplace_back(), graph, 0));
+                demand(cuGraphDestroy(graph));
+            }
+            return offers() - before;
+        };
+        const auto launch = [&] {
+            for (int index = 0; index < count; ++index) {
+                const Current current(device(index));
+                demand(cuGraphLaunch(captured.back()[size_t(index)], streams[size_t(index)]->handle));
+            }
+            sums.check();
+        };
+        const auto end_oldest = [&] {
+            for (CUgraphExec graph : captured.front()) demand(cuGraphExecDestroy(graph));
+            captured.erase(captured.begin());
+        };
+        // Other processes may be slow to map them: the next graph has them.
+        for (bool all = false; !all;) all = agree(capture() == count);
+        (void)capture();
+        for (int round = 0; round < 2; ++round) launch();
+        while (captured.size() > 1) end_oldest();
+        if (sums.once() != count) test::tell("wrong: no longer offered though a graph uses them");
+        launch();
+        end_oldest();
+        agree(true);
+        if (sums.once() != 0) test::tell("wrong: offered without a graph");
+        captured_messages(elements);
+        test::tell("graphs");
+    }
+    // A long message from each rank to the next, in a graph, of buffers that nobody has registered.
+    void captured_messages(size_t elements) {
+        std::vector<std::unique_ptr<DeviceBuffer>> from, to;
+        std::vector<CUgraphExec> graphs;
+        for (int index = 0; index < count; ++index) {
+            for (auto* buffers : {&from, &to})
+                buffers->push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 0, kind));
+            const std::vector<uint32_t> own(elements, uint32_t(first + index));
+            from.back()->write(own.data(), elements * 4);
+        }
+        for (const auto& stream : streams) {
+            const Current current(stream->device);
+            demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        }
+        demand(weftGroupStart());
+        for (int index = 0; index < count; ++index) {
+            const auto i = size_t(index);
+            const int rank = first + index;
+            demand(weftSendRecv(from[i]->data(), elements, (rank + 1) % ranks, to[i]->data(), elements,
+                                (rank + ranks - 1) % ranks, weftUint32, comms[i], streams[i]->weft()));
+        }
+        demand(weftGroupEnd());
+        for (const auto& stream : streams) {
+            const Current current(stream->device);
+            CUgraph graph = nullptr;
+            demand(cuStreamEndCapture(stream->handle, &graph));
+            demand(cuGraphInstantiateWithFlags(&graphs.emplace_back(), graph, 0));
+            demand(cuGraphDestroy(graph));
+        }
+        for (int round = 0; round < 3; ++round)
+            for (size_t index = 0; index < graphs.size(); ++index) {
+                const Current current(streams[index]->device);
+                demand(cuGraphLaunch(graphs[index], streams[index]->handle));
+            }
+        for (int index = 0; index < count; ++index) {
+            streams[size_t(index)]->finish();
+            const std::vector<uint32_t> expected(elements, uint32_t((first + index + ranks - 1) % ranks));
+            const Bytes got = to[size_t(index)]->read(elements * 4);
+            if (memcmp(got.data(), expected.data(), elements * 4) != 0) test::tell("wrong message");
+        }
+        for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
+        agree(true);
     }
     // Some rank's buffers cannot be used in place, though they are registered. Each rank counts its own exports.
     void staged(size_t elements) {
@@ -544,6 +648,8 @@ int main(int count, char** arguments) try {
         if (verb == "await")  // FILE
             while (access(step.c_str() + 6, F_OK) != 0) usleep(1000);
         if (verb == "memory") worker.kind = DeviceBuffer::Kind(number);
+        if (verb == "crowd") worker.crowd(int(number));
+        if (verb == "graphs") worker.graphs(number);
         if (verb == "registered") worker.registered(number);
         if (verb == "staged") worker.staged(number);
         if (verb == "in_place") worker.in_place(number);

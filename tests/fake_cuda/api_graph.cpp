@@ -85,6 +85,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
             if (result == CUDA_SUCCESS && !capture->reaches(ends, tip)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     forget(capture);
     const auto made = reinterpret_cast<CUgraph>(capture->graph.get());
+    capture->graph = nullptr;  // events of the capture do not keep it
     if (result == CUDA_SUCCESS)
         *graph = made;
     else

@@ -262,6 +262,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
         return CUDA_ERROR_INVALID_VALUE;
     const Setting& setting = world().setting;
     world().last_priority = INT_MIN;
+    world().last_blocks = int(config->gridDimX);
     for (unsigned i = 0; i < config->numAttrs; ++i) {
         const CUlaunchAttribute& attribute = config->attrs[i];
         switch (attribute.id) {

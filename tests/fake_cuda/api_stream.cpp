@@ -278,7 +278,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
             if (shared != nullptr) shared->completed.store(number);
             return CUDA_SUCCESS;
         },
-        {}, &event->last);
+        {}, &event->last, true);
     if (result == CUDA_SUCCESS && shared != nullptr) shared->recorded.store(number);
     return result;
 }
@@ -354,13 +354,17 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned) {
     }
     if (event->imported) {
         const uint64_t number = event->shared->recorded.load();
-        return enqueue(stream, [event, number] {
-            while (event->shared->completed.load() < number) nap();
-            return CUDA_SUCCESS;
-        });
+        return enqueue(
+            stream,
+            [event, number] {
+                while (event->shared->completed.load() < number) nap();
+                return CUDA_SUCCESS;
+            },
+            {}, nullptr, true);
     }
     if (!event->last) return CUDA_SUCCESS;
-    return enqueue(stream, [] { return CUDA_SUCCESS; }, {event->last});
+    return enqueue(
+        stream, [] { return CUDA_SUCCESS; }, {event->last}, nullptr, true);
 }
 
 }  // extern "C"

@@ -23,6 +23,11 @@
 //   fault NAME K dies       or is killed in it, with all its process
 //
 //   queue N                 work that a stream holds before a call that adds to it waits (1024)
+//
+//   queues N                hardware queues of a context, which streams share (0: one for each stream)
+//
+//                           A launch leaves its queue when it begins, an event or a wait for one when it is done.
+//
 //   leaks fatal             a leak at the end of the process: exit status 86
 #pragma once
 #include <string>
@@ -38,6 +43,8 @@ void add_setting(const std::string& statements);
 std::string leaks();
 // How often the function was called: cuMemAlloc, without version.
 int calls(const std::string& function);
+// Of all functions.
+int calls();
 // Blocks of kernels that run on the device at this moment.
 int running_blocks(int device);
 // A CUcontext beside the device's primary one, as cuCtxCreate makes, which has another form in each version of CUDA. Not
@@ -46,6 +53,8 @@ void* make_context(int device);
 void destroy_context(void* context);
 // How many streams have been destroyed while they had work to do, which goes on.
 int streams_destroyed_early();
+// Of the kernel launched last.
+int last_blocks();
 // Of the kernel launched last; INT_MIN: its stream's.
 int last_priority();
 

@@ -31,9 +31,11 @@ void serve(const std::shared_ptr<Stream>& stream) {
             stream->changed.notify_all();  // whoever waits for room
         }
         wait_all(work.after);
+        if (work.left && !work.holds) work.left->finish();
         if (const CUresult result = work.run(); result != CUDA_SUCCESS) lose(stream->context, result);
         work.run = nullptr;  // what it holds goes before anybody learns that it has ended
         work.done->finish();
+        if (work.left && work.holds) work.left->finish();
     }
 }
 
@@ -134,7 +136,7 @@ static void await_room(Stream& stream) {
     stream.changed.wait(lock, [&] { return stream.queue.size() < most; });
 }
 
-CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Done> after, Done* ended) {
+CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Done> after, Done* ended, bool holds) {
     World& all = world();
     await_room(*stream);
     std::lock_guard lock(all.mutex);
@@ -166,8 +168,14 @@ CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Don
     const Done done = std::make_shared<Completion>();
     stream->last = done;
     if (ended != nullptr) *ended = done;
+    Done left;
+    if (all.setting.queues > 0) {
+        Done& newest = stream->context->queues[int(stream->id % uint64_t(all.setting.queues))];
+        if (newest) after.push_back(newest);
+        newest = left = std::make_shared<Completion>();
+    }
     std::lock_guard stream_lock(stream->mutex);
-    stream->queue.push_back({std::move(run), std::move(after), done});
+    stream->queue.push_back({std::move(run), std::move(after), done, left, holds});
     stream->changed.notify_all();
     return CUDA_SUCCESS;
 }

@@ -39,6 +39,8 @@ struct Work {
     Run run;
     std::vector<Done> after;
     Done done;
+    Done left;           // the hardware queue, after the work before it; null: there are no shared queues
+    bool holds = false;  // leaves it only when done
 };
 
 struct Node {
@@ -106,8 +108,9 @@ std::shared_ptr<Stream> make_stream(Context* context, unsigned flags, int priori
 // No more work comes; queued work is still done.
 void stop_stream(const std::shared_ptr<Stream>& stream);
 
-// Adds to the stream, or to the graph that it is captured into. `ended`: where the completion is left.
-CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Done> after = {}, Done* ended = nullptr);
+// Adds to the stream, or to the graph that it is captured into. `ended`: where the completion is left. `holds`: see Work.
+CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Done> after = {}, Done* ended = nullptr,
+                 bool holds = false);
 // The outstanding work of all streams of the context, and of its threads.
 std::vector<Done> outstanding(Context* context);
 void wait_all(const std::vector<Done>& all);

@@ -119,6 +119,8 @@ void Setting::read(const std::string& statements) {
             faults.push_back(fault);
         } else if (name == "queue") {
             words >> queue;
+        } else if (name == "queues") {
+            words >> queues;
         } else if (name == "leaks") {
             words >> name;
             leaks_fatal = name == "fatal";
@@ -275,6 +277,13 @@ int calls(const std::string& function) {
     return world().calls[function];
 }
 
+int calls() {
+    std::lock_guard lock(world().mutex);
+    int sum = 0;
+    for (const auto& [function, count] : world().calls) sum += count;
+    return sum;
+}
+
 int streams_destroyed_early() {
     std::lock_guard lock(world().mutex);
     return world().destroyed_early;
@@ -293,6 +302,11 @@ void* make_context(int device) {
 void destroy_context(void* context) {
     std::lock_guard lock(world().mutex);
     std::erase_if(world().contexts, [&](const auto& each) { return each.get() == context; });
+}
+
+int last_blocks() {
+    std::lock_guard lock(world().mutex);
+    return world().last_blocks;
 }
 
 int last_priority() {

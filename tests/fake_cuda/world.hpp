@@ -39,7 +39,7 @@ struct NvLink {
 };
 
 struct Setting {
-    int gpus = 2, version = 13000, sm = 90, multiprocessors = 16, queue = 1024;
+    int gpus = 2, version = 13000, sm = 90, multiprocessors = 16, queue = 1024, queues = 0;
     size_t memory_bytes = size_t(4096) << 20;
     std::map<std::pair<int, int>, int> attributes;  // (device, number); device -1: all
     std::map<std::pair<int, int>, int> peers;       // 0 no, 1 yes, 2 lies; missing: yes
@@ -62,7 +62,8 @@ struct Context {
     CUresult error = CUDA_SUCCESS;  // sticky, after a kernel's fault
     std::set<int> peers;            // devices whose cuMemAlloc memory it may reach
     std::shared_ptr<Stream> legacy;
-    std::vector<std::shared_ptr<Completion>> orphans;  // last work of streams that were destroyed while they had some
+    std::map<int, std::shared_ptr<Completion>> queues;  // by number: that the newest piece of work has left it
+    std::vector<std::shared_ptr<Completion>> orphans;   // last work of streams that were destroyed while they had some
 };
 
 struct Device {
@@ -79,7 +80,7 @@ struct World {
     std::vector<std::unique_ptr<Device>> devices;
     std::vector<std::unique_ptr<Context>> contexts;  // that are no device's primary one
     std::map<std::string, int> calls;
-    int last_priority = INT_MIN;
+    int last_priority = INT_MIN, last_blocks = 0;
     std::map<CUstream, std::shared_ptr<Stream>> streams;
     std::vector<CUstream> spare_handles;  // of streams that were destroyed: the newest comes again first
     std::map<std::pair<std::thread::id, Context*>, std::shared_ptr<Stream>> per_thread;

@@ -294,7 +294,17 @@ static void configs(Job job) {
     FAILS(ncclCommSplit(job.comm, 0, job.rank, &child, &config), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
     config.magic = NCCL_API_MAGIC, config.size = 8;
     FAILS(ncclCommSplit(job.comm, 0, job.rank, &child, &config), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
-    config.size = sizeof config, config.blocking = 5;
+    config.size = sizeof config, config.minCTAs = 9, config.maxCTAs = 8;
+    FAILS(ncclCommSplit(job.comm, 0, job.rank, &child, &config), ncclInvalidArgument, "minCTAs is 9, more than");
+    config.minCTAs = 0;
+    FAILS(ncclCommSplit(job.comm, 0, job.rank, &child, &config), ncclInvalidArgument, "minCTAs is 0");
+    config.minCTAs = config.maxCTAs = NCCL_CONFIG_UNDEF_INT, config.CTAPolicy = 4;
+    FAILS(ncclCommSplit(job.comm, 0, job.rank, &child, &config), ncclInvalidArgument, "CTAPolicy is 4");
+    config.CTAPolicy = 3, config.minCTAs = 200, config.maxCTAs = 300; /* more than Weft has */
+    OK(ncclCommSplit(job.comm, 0, job.rank, &child, &config));
+    sums_ranks(child);
+    OK(ncclCommDestroy(child));
+    config.blocking = 5;
     FAILS(ncclCommSplit(job.comm, 0, job.rank, &child, &config), ncclInvalidArgument, "blocking");
 }
 
@@ -421,6 +431,12 @@ static void newer_calls(Job job) {
     config.algSelection = "no such algorithm", config.forceAlgSelection = 0;
     OK(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config));
     CHECK(sum == job.ranks);
+    config.algSelection = NULL, config.minCTAs = 2, config.maxCTAs = 4;
+    OK(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config));
+    config.minCTAs = 5;
+    FAILS(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config), ncclInvalidArgument,
+          "minCTAs is 5, more than");
+    config.minCTAs = config.maxCTAs = 0;
     config.launchCompletionEvent = (cudaEvent_t)&one;
     FAILS(ncclAllReduceConfig(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL, &config), ncclInvalidUsage,
           "launchCompletionEvent");

@@ -1,6 +1,7 @@
 // device_test.cpp: device memory, streams, graphs and windows through libnccl.so.2, on the fake driver.
 // One thread drives two ranks, each on a device of its own.
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "src/nccl/abi.h"
 #include "tests/catch.hpp"
 #include "tests/device/program.hpp"
+#include "tests/fake_cuda/control.hpp"
 
 namespace weft::internal::test {
 static void demand(ncclResult_t result) {
@@ -90,6 +92,58 @@ TEST_CASE("ncclCommInitAll without a list uses the first devices", "[nccl]") {
     }
     std::vector<ncclComm_t> more(size_t(devices()) + 1);
     CHECK_FAILS(ncclCommInitAll(more.data(), int(more.size()), nullptr), ncclInvalidArgument, "[argument.device]");
+}
+
+TEST_CASE("minCTAs, maxCTAs and CTAPolicy of a communicator and of a call limit the blocks of kernels", "[nccl]") {
+    const auto blank = [] {
+        ncclConfig_t config;
+        std::memset(static_cast<void*>(&config), 0, sizeof config);
+        config.size = sizeof config, config.magic = NCCL_API_MAGIC, config.version = WEFT_NCCL_2_31;
+        for (int ncclConfig_t::*field :
+             {&ncclConfig_t::blocking, &ncclConfig_t::minCTAs, &ncclConfig_t::maxCTAs, &ncclConfig_t::CTAPolicy,
+              &ncclConfig_t::cgaClusterSize, &ncclConfig_t::splitShare, &ncclConfig_t::launchOrderImplicit})
+            config.*field = NCCL_CONFIG_UNDEF_INT;
+        return config;
+    };
+    ncclConfig_t few = blank(), saving = blank(), many = blank();
+    few.maxCTAs = 2;
+    saving.CTAPolicy = NCCL_CTA_POLICY_EFFICIENCY;
+    many.minCTAs = 40, many.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    const std::vector<float> large(1 << 20, 1);
+    const Floats buffers[] = {{0, large}, {1, large}};
+    const Stream streams[2] = {Stream(0), Stream(1)};
+    const struct {
+        ncclConfig_t config;
+        int blocks;
+    } cases[] = {{few, 2}, {saving, 24}, {many, 40}};
+    for (const auto& each : cases) {
+        ncclUniqueId id;
+        demand(ncclGetUniqueId(&id));
+        ncclComm_t comms[2] = {};
+        ncclConfig_t config = each.config;
+        demand(ncclGroupStart());
+        for (int rank = 0; rank < 2; ++rank) {
+            const Current current(rank);
+            demand(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config));
+        }
+        demand(ncclGroupEnd());
+        const auto reduce = [&](int most, size_t count) {
+            ncclCollConfig_t call{};
+            call.size = sizeof call, call.magic = NCCL_API_MAGIC, call.version = WEFT_NCCL_2_32;
+            call.maxCTAs = most;
+            demand(ncclGroupStart());
+            for (int rank = 0; rank < 2; ++rank)
+                demand(ncclAllReduceConfig(buffers[rank].data(), buffers[rank].data(), count, ncclFloat32, ncclMax,
+                                           comms[rank], streams[rank].handle, &call));
+            demand(ncclGroupEnd());
+            for (const Stream& stream : streams) stream.finish();
+            return fake::last_blocks();
+        };
+        CHECK(reduce(0, large.size()) == each.blocks);
+        CHECK(reduce(3, large.size()) == 3);
+        CHECK(reduce(0, large.size()) == each.blocks);
+        for (ncclComm_t comm : comms) CHECK(ncclCommDestroy(comm) == ncclSuccess);
+    }
 }
 
 TEST_CASE("a reduction of memory of ncclMemAlloc waits for the work before it in its stream", "[nccl]") {

@@ -187,6 +187,13 @@ class Information(unittest.TestCase):
             comm.set_call_config()
             with self.assertRaises(weft.InvalidArgumentError):
                 comm.set_call_config(algo="no_such")
+            comm.set_call_config(min_blocks=2, max_blocks=4)
+            with self.assertRaisesRegex(weft.InvalidArgumentError, "config.minBlocks is 5, more than config.maxBlocks"):
+                comm.set_call_config(min_blocks=5, max_blocks=4)
+        with weft.init(min_blocks=2, max_blocks=4, launch_order_implicit=True):
+            pass
+        with self.assertRaisesRegex(weft.InvalidArgumentError, "config.minBlocks is 0"):
+            weft.init(min_blocks=0)
 
     def test_memory_is_counted(self):
         with weft.init() as comm:

@@ -1,5 +1,7 @@
 #include "src/drivers/cuda/pointer.hpp"
 
+#include "src/drivers/cuda/stream.hpp"
+
 namespace weft::internal::cuda {
 
 const char* name_of(MemoryKind kind) {
@@ -14,7 +16,20 @@ const char* name_of(MemoryKind kind) {
     return "memory";
 }
 
-Result<PointerFacts> describe_pointer(const Driver& driver, const void* address) {
+namespace {
+
+// This call succeeds for VMM memory only.
+bool has_allocation_handle(const Driver& driver, const void* address) {
+    const RelaxedCapture relaxed(driver);
+    CUmemGenericAllocationHandle handle = 0;
+    if (driver.MemRetainAllocationHandle(&handle, const_cast<void*>(address)) != CUDA_SUCCESS) return false;
+    driver.MemRelease(handle);
+    return true;
+}
+
+}  // namespace
+
+Result<PointerFacts> describe_pointer(const Driver& driver, const void* address, KnownVmmMemory* known) {
     const auto pointer = reinterpret_cast<CUdeviceptr>(address);
     PointerFacts facts;
     CUmemorytype type{};
@@ -45,10 +60,11 @@ Result<PointerFacts> describe_pointer(const Driver& driver, const void* address)
     } else if (pool != nullptr) {
         facts.kind = MemoryKind::pool;
     } else {
-        CUmemGenericAllocationHandle handle = 0;
-        // This call succeeds for VMM memory only.
-        if (driver.MemRetainAllocationHandle(&handle, const_cast<void*>(address)) == CUDA_SUCCESS) {
-            driver.MemRelease(handle);
+        // VMM memory has no cuIpc handle.
+        const bool vmm =
+            legacy_ipc == 0 && ((known && known->contains(buffer)) || has_allocation_handle(driver, address));
+        if (vmm) {
+            if (known) known->insert(buffer);
             facts.kind = MemoryKind::vmm;
             facts.fd = (handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
         } else {

@@ -42,20 +42,9 @@ Status Stream::wait_for(const Event& event) const {
                           "let a stream wait for an event");
 }
 
-Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream) {
-    StreamFacts facts;
-    const CUresult found = driver.StreamGetCtx(stream, &facts.context);
-    if (found == CUDA_ERROR_INVALID_HANDLE || found == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        return fail(error::argument_stream, "{} is no CUDA stream: was the stream, or its context, destroyed?",
-                    static_cast<const void*>(stream));
-    WEFT_TRY(driver.check(found, "query a stream's context"));
-    {
-        ContextScope scope(driver, facts.context);
-        WEFT_TRY(scope.take_status());
-        CUdevice device = 0;
-        WEFT_TRY(driver.check(driver.CtxGetDevice(&device), "query a stream's device"));
-        facts.device = device;
-    }
+namespace {
+
+Status describe_capture(const Driver& driver, CUstream stream, StreamFacts& facts) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     const CUresult result = driver.StreamGetCaptureInfo(stream, &status, &id, &facts.graph, nullptr, nullptr);
@@ -71,9 +60,48 @@ Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream) {
     facts.capturing = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
     facts.capture_id = facts.capturing ? id : 0;
     if (!facts.capturing) facts.graph = nullptr;
-    unsigned long long number = 0;
-    const bool known = driver.StreamGetId != nullptr && driver.StreamGetId(stream, &number) == CUDA_SUCCESS;
-    facts.id = known ? number : reinterpret_cast<uintptr_t>(stream);
+    return ok();
+}
+
+// 0: the driver does not tell.
+uint64_t id_of(const Driver& driver, CUstream stream) {
+    unsigned long long id = 0;
+    return driver.StreamGetId != nullptr && driver.StreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+}  // namespace
+
+Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream) {
+    StreamFacts facts;
+    const CUresult found = driver.StreamGetCtx(stream, &facts.context);
+    if (found == CUDA_ERROR_INVALID_HANDLE || found == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return fail(error::argument_stream, "{} is no CUDA stream: was the stream, or its context, destroyed?",
+                    static_cast<const void*>(stream));
+    WEFT_TRY(driver.check(found, "query a stream's context"));
+    {
+        ContextScope scope(driver, facts.context);
+        WEFT_TRY(scope.take_status());
+        CUdevice device = 0;
+        WEFT_TRY(driver.check(driver.CtxGetDevice(&device), "query a stream's device"));
+        facts.device = device;
+    }
+    WEFT_TRY(describe_capture(driver, stream, facts));
+    const uint64_t id = id_of(driver, stream);
+    facts.id = id != 0 ? id : reinterpret_cast<uintptr_t>(stream);
+    return facts;
+}
+
+Result<StreamFacts> KnownStreams::describe(const Driver& driver, CUstream stream) {
+    // No other stream of the process ever has this id.
+    const uint64_t id = id_of(driver, stream);
+    StreamFacts& known = known_[id % known_.size()];
+    if (id != 0 && known.id == id) [[likely]] {
+        StreamFacts facts = known;
+        WEFT_TRY(describe_capture(driver, stream, facts));
+        return facts;
+    }
+    auto facts = describe_stream(driver, stream);
+    if (facts && id != 0) known = *facts;
     return facts;
 }
 

@@ -2,6 +2,7 @@
 // runtime API's cudaStream_t. NULL and CU_STREAM_LEGACY are the legacy stream. CU_STREAM_PER_THREAD is the calling
 // thread's stream.
 #pragma once
+#include <array>
 #include <utility>
 
 #include "src/drivers/cuda/context.hpp"
@@ -41,6 +42,16 @@ struct StreamFacts {
 };
 // Fails if an error has invalidated the stream's capture.
 Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream);
+
+// The streams of a rank's calls. The driver is asked once for what does not change. Thread-bound.
+class KnownStreams {
+  public:
+    // As describe_stream(), with two driver calls if the stream is known.
+    Result<StreamFacts> describe(const Driver& driver, CUstream stream);
+
+  private:
+    std::array<StreamFacts, 4> known_;  // by id; without an id: unused
+};
 
 // Allows calls in this thread that a capture of any thread would forbid, as long as it lives. It is for set-up that is
 // no part of the graph. Thread-bound.

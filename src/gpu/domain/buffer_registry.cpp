@@ -9,6 +9,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/options.hpp"
 #include "src/base/process_token.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/pointer.hpp"
@@ -31,13 +32,14 @@ BufferRegistry::BufferRegistry(std::shared_ptr<Segment> group, int rank, std::sh
       rank_(rank),
       ranks_(segment_->ranks()),
       kernels_(std::move(kernels)),
+      trusts_(options().gpu_trust_pointers != 0),
       pieces_(segment_, rank_, kernels_),
       looked_(size_t(ranks_), 0) {
     if (rank_ != 0 || one_process(*segment_)) return;
-    const size_t bytes = sizeof(RegistrationTable) * size_t(ranks_);
+    const size_t bytes = RegistrationTables::bytes(ranks_);
     weft::internal::PeerMemory shared{};
     auto memory = SharedMemory::create("weft-device-tables", bytes);
-    Status status = memory ? memory->back(0, bytes) : memory.take_status();
+    Status status = memory ? RegistrationTables::back_heads(*memory) : memory.take_status();
     if (status) {
         made_ = std::move(*memory);
         shared = {getpid(), made_.fd(), process_token(), made_.inode()};
@@ -69,12 +71,13 @@ void BufferRegistry::open() {
 
 BufferRegistry::~BufferRegistry() {
     if (!mapper_) return;
-    for (int entry = 0; entry < entries_max; ++entry)
-        if (RegistrationTable::is_open(own_[size_t(entry)].state)) close(entry);
+    const int entries = int(own_.size());
+    for (int entry = 0; entry < entries; ++entry)
+        if (RegistrationEntry::is_open(own_[size_t(entry)].state)) close(entry);
     mapper_->leave_soon();
     const int64_t begin_us = now_us();
     bool all = true;
-    for (int entry = 0; entry < entries_max && all; ++entry) all = await_answers(entry, begin_us + answer_patience_us);
+    for (int entry = 0; entry < entries && all; ++entry) all = await_answers(entry, begin_us + answer_patience_us);
     while (mapper_->table(rank_).left.load(std::memory_order_acquire) == 0 && now_us() < begin_us + leave_patience_us)
         usleep(1000);
     if (!all) WEFT_LOG_RANK(rank_, warn, mem, "leaves although other ranks may still map registered device memory");
@@ -85,7 +88,8 @@ std::vector<int> BufferRegistry::unanswered(int entry) const {
     for (int peer = 0; peer < ranks_; ++peer) {
         if (segment_->same_process(rank_, peer)) continue;
         const RegistrationTable& theirs = mapper_->table(peer);
-        if (theirs.replies[rank_][entry].state.load(std::memory_order_acquire) != own_[size_t(entry)].state &&
+        if (mapper_->tables().reply(rank_, entry, peer).state.load(std::memory_order_acquire) !=
+                own_[size_t(entry)].state &&
             theirs.here.load(std::memory_order_relaxed) != 0 && theirs.left.load(std::memory_order_acquire) == 0 &&
             Liveness(*segment_).alive(peer))
             ranks.push_back(peer);
@@ -102,11 +106,13 @@ bool BufferRegistry::await_answers(int entry, int64_t until_us) const {
 }
 
 void BufferRegistry::close(int entry) {
-    ++own_[size_t(entry)].state;
+    OwnEntry& own = own_[size_t(entry)];
+    ++own.state;
+    std::erase_if(by_base_, [entry](const auto& each) { return each.second == entry; });
     if (!mapper_) return;
     pieces_.withdraw(entry);
     RegistrationTable& mine = mapper_->table(rank_);
-    mine.entries[entry].state.store(own_[size_t(entry)].state, std::memory_order_release);
+    mapper_->tables().entry(rank_, entry).state.store(own.state, std::memory_order_release);
     mine.changes.fetch_add(1, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with open()
 }
@@ -119,8 +125,8 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
     auto facts = describe_pointer(driver, address);
     if (!facts) return facts.take_status();
     const bool vmm = facts->kind == MemoryKind::vmm;
-    // With one process there are no tables. Only VMM memory must be checked, because not every device may access it.
-    if (!mapper_ && !(vmm && one_process(*segment_)))
+    // With one process there are no tables.
+    if (!mapper_ && !one_process(*segment_))
         return fail(error::gpu_registrations,
                     "all ranks are in this process, or no other process shares memory with it");
     CUdeviceptr base = 0;
@@ -138,11 +144,12 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
     }
     if (bytes > base + size - place)
         return fail(error::memory_bounds, "{} bytes at {} reach beyond their allocation", bytes, address);
-    for (int entry = 0; entry < entries_max; ++entry) {
-        OwnEntry& own = own_[size_t(entry)];
-        if (!RegistrationTable::is_open(own.state) || own.base != base || own.bytes != size) continue;
+    const auto [first, last] = by_base_.equal_range(base);
+    for (auto each = first; each != last; ++each) {
+        OwnEntry& own = own_[size_t(each->second)];
+        if (own.bytes != size) continue;
         own.buffers += use == RegistrationUse::buffer;
-        return ++own.users, entry;
+        return ++own.users, each->second;
     }
     IpcExport exported{};
     if (!vmm) {
@@ -150,38 +157,59 @@ Result<int> BufferRegistry::add(const void* address, size_t bytes, RegistrationU
         if (!handle) return handle.take_status();
         exported = *handle;
     }
-    for (int entry = 0; entry < entries_max; ++entry) {
-        OwnEntry& own = own_[size_t(entry)];
-        if (own.users > 0 || !unanswered(entry).empty()) continue;
-        uint64_t fds_id = 0;
-        if (vmm && mapper_) {
-            auto posted = pieces_.post(pieces, mapper_->table(rank_));
-            if (!posted) return posted.take_status();
-            fds_id = *posted;
-        }
-        own = {base, size, own.state + 1, 1, use == RegistrationUse::buffer, vmm};
-        if (!mapper_) return entry;
-        RegistrationTable& mine = mapper_->table(rank_);
-        mine.entries[entry].handle = exported.handle;
-        mine.entries[entry].fds_id = fds_id;
-        mine.entries[entry].state.store(own.state, std::memory_order_release);  // pairs with serve()
-        pieces_.keep(entry, fds_id);
-        mine.changes.fetch_add(1, std::memory_order_release);
-        return entry;
+    auto unused = unused_entry();
+    if (!unused) return unused;
+    const int entry = *unused;
+    uint64_t fds_id = 0;
+    if (vmm && mapper_) {
+        auto posted = pieces_.post(pieces, mapper_->table(rank_));
+        if (!posted) return posted.take_status();
+        fds_id = *posted;
     }
-    return fail(error::gpu_registrations,
-                "{} allocations, which is the most, are registered or still mapped by other ranks", entries_max);
+    OwnEntry& own = own_[size_t(entry)];
+    own = {base, size, own.state + 1, 1, use == RegistrationUse::buffer, 0, vmm};
+    by_base_.emplace(base, entry);
+    longest_ = std::max(longest_, size);
+    if (!mapper_) return entry;
+    RegistrationEntry& published = mapper_->tables().entry(rank_, entry);
+    published.handle = exported.handle;
+    published.fds_id = fds_id;
+    published.state.store(own.state, std::memory_order_release);  // pairs with serve()
+    pieces_.keep(entry, fds_id);
+    mapper_->table(rank_).changes.fetch_add(1, std::memory_order_release);
+    return entry;
+}
+
+Result<int> BufferRegistry::unused_entry() {
+    for (int entry = 0; entry < int(own_.size()); ++entry)
+        if (own_[size_t(entry)].users == 0 && unanswered(entry).empty()) return entry;
+    WEFT_TRY(grow());
+    return int(own_.size()) - 1;
+}
+
+Status BufferRegistry::grow() {
+    const int entry = int(own_.size());
+    if (entry == entries_max)
+        return fail(error::gpu_registrations,
+                    "{} allocations, which is the most, are registered or still mapped by other ranks", entries_max);
+    if (mapper_ && entry % RegistrationTables::chunk_entries == 0) WEFT_TRY(mapper_->tables().back(rank_, entry));
+    own_.emplace_back();
+    if (mapper_) mapper_->table(rank_).count.store(uint32_t(own_.size()), std::memory_order_release);
+    return ok();
 }
 
 void BufferRegistry::begin_to_remove(int entry, RegistrationUse use) {
     OwnEntry& own = own_[size_t(entry)];
-    own.buffers -= use == RegistrationUse::buffer && own.buffers > 0;
-    if (own.users == 1 && RegistrationTable::is_open(own.state)) close(entry);
+    if (!RegistrationEntry::is_open(own.state)) return;  // called again after a timeout
+    own.buffers -= use == RegistrationUse::buffer;
+    if (++own.ending == own.users) close(entry);
 }
 
 bool BufferRegistry::removed(int entry) {
     OwnEntry& own = own_[size_t(entry)];
-    if (own.users == 1 && !unanswered(entry).empty()) return false;
+    const bool open = RegistrationEntry::is_open(own.state);  // others use it
+    if (!open && !unanswered(entry).empty()) return false;
+    own.ending -= open;
     --own.users;
     return true;
 }
@@ -207,7 +235,7 @@ BufferRegistry::RegisteredAddress BufferRegistry::registered_address(int entry, 
 
 std::optional<std::byte*> BufferRegistry::reach(int owner, const RegisteredAddress& place) const {
     if (!mapper_) return nullptr;
-    const RegistrationTable::RegistrationReply& reply = mapper_->table(rank_).replies[owner][place.entry];
+    const RegistrationReply& reply = mapper_->tables().reply(owner, place.entry, rank_);
     const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()
     if (state < place.state) return {};
     // The set will be asked for again.
@@ -216,23 +244,30 @@ std::optional<std::byte*> BufferRegistry::reach(int owner, const RegisteredAddre
     return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);
 }
 
+int BufferRegistry::entry_around(const void* address, size_t bytes) const {
+    const auto place = reinterpret_cast<uintptr_t>(address);
+    // Allocations may overlap: several buffers of VMM memory. The nearest one below usually has the buffer.
+    for (auto next = by_base_.upper_bound(place); next != by_base_.begin();) {
+        const auto& [base, entry] = *--next;
+        const OwnEntry& own = own_[size_t(entry)];
+        if (place - base > longest_) break;
+        if (own.buffers > 0 && place - base <= own.bytes && bytes <= own.bytes - (place - base)) return entry;
+    }
+    return -1;
+}
+
 bool BufferRegistry::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const {
     const auto place = reinterpret_cast<uintptr_t>(address);
-    int found = -1;
-    for (int entry = 0; entry < entries_max && found < 0; ++entry) {
-        const OwnEntry& own = own_[size_t(entry)];
-        if (RegistrationTable::is_open(own.state) && own.buffers > 0 && place >= own.base &&
-            place - own.base <= own.bytes && bytes <= own.bytes - (place - own.base))
-            found = entry;
-    }
+    const int found = entry_around(address, bytes);
     for (int peer = 0; peer < ranks_; ++peer) {
         if (segment_->same_process(rank_, peer)) {
-            if (!mapped && (found < 0 || !own_[size_t(found)].vmm)) return false;
+            // Registered memory is in reach of all ranks of this process, if it is still there.
+            if (!mapped && (found < 0 || !(own_[size_t(found)].vmm || trusts_))) return false;
             at[peer] = reinterpret_cast<std::byte*>(place);
             continue;
         }
         if (found < 0) return false;
-        const RegistrationTable::RegistrationReply& reply = mapper_->table(peer).replies[rank_][found];
+        const RegistrationReply& reply = mapper_->tables().reply(rank_, found, peer);
         if (reply.state.load(std::memory_order_acquire) != own_[size_t(found)].state) return false;
         const uint64_t base = reply.address.load(std::memory_order_acquire);
         if (base == 0) return false;

@@ -7,7 +7,7 @@
 // the device, so a thread of the process does both (registration_mapper.hpp). cuMemAlloc memory is passed by a cuIpc
 // handle. Each piece of VMM memory has a file descriptor, posted (fd_passing.hpp) until all others have fetched it.
 #pragma once
-#include <array>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,7 +26,7 @@ namespace weft::internal::cuda {
 // Thread-bound to the rank, except look().
 class BufferRegistry {
   public:
-    static constexpr int entries_max = registrations_max;
+    static constexpr int entries_max = RegistrationTables::entries_max;
 
     // Made before the ranks join their devices. Rank 0 makes the tables, unless all ranks are in one process.
     BufferRegistry(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels);
@@ -49,6 +49,8 @@ class BufferRegistry {
     bool removed(int entry);
     // The ranks that still map it then.
     std::vector<int> unanswered(int entry) const;
+    // The open registration of a buffer around these bytes; -1: there is none.
+    int entry_around(const void* address, size_t bytes) const;
     // The address of a registered buffer in the kernels of each rank; false: some rank has not mapped it. `mapped`:
     // ranks of this process can access it, as is known for registered VMM memory.
     bool find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const;
@@ -74,19 +76,26 @@ class BufferRegistry {
         size_t bytes = 0;
         uint64_t state = 0;          // counts up; odd: open
         int users = 0, buffers = 0;  // `buffers` of the `users` are registered buffers, the others windows
+        int ending = 0;              // of the users of an open entry: begin_to_remove() has been called
         bool vmm = false;
     };
 
+    // An entry that is not used, or a further one. Fails if there are too many, or no shared memory is left.
+    Result<int> unused_entry();
+    Status grow();
     void close(int entry);
     bool await_answers(int entry, int64_t until_us) const;
 
     std::shared_ptr<Segment> segment_;
     int rank_, ranks_;
     std::shared_ptr<const KernelSet> kernels_;
+    bool trusts_;                                 // nobody asks where the buffers of calls lie
     SharedMemory made_;                           // made by rank 0
     std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or no tables
     RegisteredPieces pieces_;
-    std::array<OwnEntry, entries_max> own_{};
+    std::vector<OwnEntry> own_;              // by entry
+    std::multimap<uintptr_t, int> by_base_;  // the open entries
+    size_t longest_ = 0;                     // the most bytes that an entry has had
     std::mutex looking_;
     std::vector<uint64_t> looked_;  // by rank: the last seen change; guarded by `looking_`
 };

@@ -94,7 +94,7 @@ void DomainJoin::conclude(int stage) {
     }
     tried_ = std::move(obstacle.text);
     // If memory can be mapped but does not work, another mapping of it will not work either.
-    const bool asked_for_host = ranks_.segment->header().agreed.gpu_path == GpuPath::host;
+    const bool asked_for_host = ranks_.segment->header().agreed.gpu.path == GpuPath::host;
     if (method == ShareMethod::ipc && stage == JoinEntries::reached && !ranks_.one_process() && !asked_for_host) {
         entries_.set_method(ShareMethod::descriptors);
         for (int rank = 0; rank < ranks_.count; ++rank) memory_.base(rank) = 0;

@@ -9,7 +9,7 @@ DomainMemory::DomainMemory(const DomainRanks& ranks, std::shared_ptr<const Kerne
     : ranks_(ranks),
       kernels_(std::move(kernels)),
       connections_(std::move(connections)),
-      layout_(ranks.count, ranks.several_hosts(), connections_, ranks.segment->header().agreed.gpu_staging_bytes),
+      layout_(ranks.count, ranks.several_hosts(), connections_, ranks.segment->header().agreed.gpu.staging_bytes),
       bases_(size_t(ranks.count), 0) {}
 
 Status DomainMemory::begin() {

@@ -6,27 +6,32 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/options.hpp"
 
 namespace weft::internal::cuda {
 
 namespace {
 
 constexpr int64_t kernel_patience_us = 2'000'000;  // after an abort: kernels poll the flag all the time
+constexpr int usual_queues = 8;                    // hardware queues of a process on a device
 
 }  // namespace
 
 Status LaunchOrder::begin(std::shared_ptr<SharedAbortFlag> last_launches) {
     last_launches_ = std::move(last_launches);
-    for (Event* event : {&done_, &captured_done_}) {
+    // A program that sets fewer hardware queues than usual has streams that share them.
+    deferring_ = options().gpu_queues < usual_queues;
+    for (auto* event : {&done_, &captured_done_}) {
         auto made = Event::create(kernels_.context());
         if (!made) return made.take_status();
-        *event = std::move(*made);
+        *event = std::make_shared<Event>(std::move(*made));
     }
     return ok();
 }
 
 void LaunchOrder::end() {
-    for (Event* event : {&done_, &captured_done_}) *event = Event();
+    if (chain_) chain_->forget(done_, captured_done_);
+    done_ = captured_done_ = nullptr;
 }
 
 Status LaunchOrder::claim(CUstream stream, const StreamFacts& facts) {
@@ -49,45 +54,95 @@ Status LaunchOrder::claim(CUstream stream, const StreamFacts& facts) {
     return ok();
 }
 
+Result<bool> LaunchOrder::record_deferred() const {
+    const std::lock_guard lock(recording_);
+    const uint64_t launched = newest_.number.load(std::memory_order_acquire);
+    if (recorded_.load(std::memory_order_relaxed) == launched) return true;
+    const CUstream stream = newest_.stream.load(std::memory_order_relaxed);
+    const auto facts = describe_stream(kernels_.driver(), stream);
+    // Its calls had ended when the stream was destroyed: the program promises that in deferred mode.
+    const bool exists = facts && facts->id == newest_.stream_id.load(std::memory_order_relaxed);
+    if (exists && facts->capturing) return false;
+    if (exists) WEFT_TRY(done_->record(stream));
+    recorded_.store(launched, std::memory_order_release);
+    return true;
+}
+
 Status LaunchOrder::order(CUstream stream, const StreamFacts& facts) {
     const Driver& driver = kernels_.driver();
     const auto wait = [&](const Event& event) {
         return driver.check(driver.StreamWaitEvent(stream, event.handle(), CU_EVENT_WAIT_DEFAULT),
                             "order a stream behind the communicator's call before");
     };
+    const auto wait_for_chain = [&](const LaunchChain::Link& before) {
+        const bool own = before.done == done_ || before.done == captured_done_;
+        return before.done && !own && before.stream != facts.id ? wait(*before.done) : ok();
+    };
     if (facts.capturing) {
         // A graph cannot wait for work outside of it: the user orders the graph's launch.
-        if (capture_ == facts.capture_id && last_captured_ != facts.id) return wait(captured_done_);
+        if (chain_ && chain_->capture == facts.capture_id) WEFT_TRY(wait_for_chain(chain_->captured));
+        if (capture_ == facts.capture_id && last_captured_ != facts.id) return wait(*captured_done_);
         return ok();
     }
+    if (chain_) WEFT_TRY(wait_for_chain(chain_->direct));
+    const uint64_t launched = newest_.number.load(std::memory_order_relaxed);
     // CU_STREAM_PER_THREAD is another stream in another thread.
-    if (launched_ && (last_ != facts.id || stream == CU_STREAM_PER_THREAD)) return wait(done_);
-    return ok();
+    if (launched == 0 ||
+        (newest_.stream_id.load(std::memory_order_relaxed) == facts.id && stream != CU_STREAM_PER_THREAD))
+        return ok();
+    if (recorded_.load(std::memory_order_acquire) != launched) {
+        auto recorded = record_deferred();
+        if (!recorded) return recorded.take_status();
+        if (!*recorded)
+            return fail(
+                error::stream_capture,
+                "the communicator's call before was on another stream, which is captured now, so that this call "
+                "cannot wait for it: end the capture first, or set WEFT_GPU_QUEUES=8");
+    }
+    deferring_ = false;
+    return wait(*done_);
 }
 
 Status LaunchOrder::note(CUstream stream, const StreamFacts& facts) {
-    if (facts.capturing) {
-        capture_ = facts.capture_id;
-        last_captured_ = facts.id;
-        captured_.store(true, std::memory_order_relaxed);
-        return captured_done_.record(stream);
-    }
-    last_ = facts.id;
-    launched_ = true;
-    return done_.record(stream);
+    if (!facts.capturing) return note_direct(stream, facts);
+    capture_ = facts.capture_id;
+    last_captured_ = facts.id;
+    captured_.store(true, std::memory_order_relaxed);
+    if (chain_) chain_->captured = {captured_done_, facts.id}, chain_->capture = facts.capture_id;
+    return captured_done_->record(stream);
 }
 
-bool LaunchOrder::working() const {
-    if (!done_) return false;
+Status LaunchOrder::note_direct(CUstream stream, const StreamFacts& facts) {
+    const uint64_t number = newest_.number.load(std::memory_order_relaxed) + 1;
+    Status recorded;
+    // Another thread's stream of its own could not be found later.
+    const bool at_once = !deferring_ || chain_ || stream == CU_STREAM_PER_THREAD;
+    if (at_once) {
+        recorded = done_->record(stream);
+        if (chain_) chain_->direct = {done_, facts.id};
+    }
+    newest_.stream_id.store(facts.id, std::memory_order_relaxed);
+    newest_.stream.store(stream, std::memory_order_relaxed);
+    newest_.number.store(number, std::memory_order_release);
+    if (at_once) recorded_.store(number, std::memory_order_release);
+    return recorded;
+}
+
+LaunchOrder::LaunchState LaunchOrder::state() const {
+    if (!done_) return LaunchState::ended;
     // The caller, such as the service thread, may have no context or another one current.
     const ContextScope scope(kernels_.context());
     const RelaxedCapture relaxed(kernels_.driver());
-    const auto done = done_.done();
-    return done && !*done;  // nothing runs in a lost context
+    if (recorded_.load(std::memory_order_acquire) != newest_.number.load(std::memory_order_acquire)) {
+        const auto recorded = record_deferred();
+        if (recorded && !*recorded) return LaunchState::unknown;
+    }
+    const auto done = done_->done();
+    return done && !*done ? LaunchState::running : LaunchState::ended;  // nothing runs in a lost context
 }
 
 void LaunchOrder::finish() const {
-    for (int64_t aborted_us = 0; working(); usleep(50)) {
+    for (int64_t aborted_us = 0; state() == LaunchState::running; usleep(50)) {
         if (!ranks_.segment->aborted()) continue;
         if (aborted_us == 0) aborted_us = now_us();
         if (now_us() - aborted_us > kernel_patience_us) {

@@ -1,13 +1,20 @@
 // launch_order.hpp: the order of a rank's launches. All of them run in the order of its calls, on any streams, because
 // they use the same flags. Thread-bound to the rank unless stated otherwise.
+//
+// An event follows each launch, so that later calls on other streams, and the host, can wait for it. An event also holds
+// up what comes after it in its hardware queue, and so the kernels of other communicators. In deferred mode no event
+// follows until a second stream appears, or the host asks whether the kernels have ended. Then it is recorded in the
+// stream of the newest launch, which must still exist.
 #pragma once
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "src/drivers/cuda/event.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/domain/domain_ranks.hpp"
 #include "src/gpu/domain/kernel_set.hpp"
+#include "src/gpu/domain/launch_chain.hpp"
 #include "src/gpu/domain/pinned_pages.hpp"
 
 namespace weft::internal::cuda {
@@ -18,31 +25,52 @@ class LaunchOrder {
     LaunchOrder(const DomainRanks& ranks, const KernelSet& kernels) : ranks_(ranks), kernels_(kernels) {}
     // Called once, while the domain is made. `last_launches`: of the ranks of this process.
     Status begin(std::shared_ptr<SharedAbortFlag> last_launches);
+    // The launches of other communicators of this process on the device come in between; null: they do not matter.
+    void set_chain(std::shared_ptr<LaunchChain> chain) { chain_ = std::move(chain); }
     // Destroys the events; their context must be current.
     void end();
 
     // Fails if another rank of this process launches the same operation on the same stream: both would wait for each
     // other. The thread's own stream (CU_STREAM_PER_THREAD) cannot be identified, so it is not checked.
     Status claim(CUstream stream, const StreamFacts& facts);
+    // Held from order() to note(): other communicators of the chain launch before or after.
+    std::unique_lock<std::mutex> take_turn() const {
+        return chain_ ? std::unique_lock(chain_->mutex) : std::unique_lock<std::mutex>();
+    }
     // Called before and after each launch. `stream` may be CU_STREAM_PER_THREAD, another stream in each thread.
     Status order(CUstream stream, const StreamFacts& facts);
     Status note(CUstream stream, const StreamFacts& facts);
-    // Whether a directly launched kernel is still running. Thread-safe.
-    bool working() const;
+    // Whether a directly launched kernel is still running, or may be: in deferred mode nobody can tell while its stream
+    // is captured. Thread-safe.
+    bool working() const { return state() != LaunchState::ended; }
     // Whether launches were captured: their graphs may be replayed at any time. Thread-safe.
     bool captured() const { return captured_.load(std::memory_order_relaxed); }
-    // Returns when the directly launched kernels have ended, or two seconds after an abort.
+    // Returns when the directly launched kernels have ended, or two seconds after an abort. It does not wait for kernels
+    // that nobody can tell about.
     void finish() const;
 
   private:
+    enum class LaunchState { ended, running, unknown };
+    LaunchState state() const;
+    // Records the event behind the newest launch if none follows it yet. False: its stream is captured. Thread-safe.
+    Result<bool> record_deferred() const;
+    Status note_direct(CUstream stream, const StreamFacts& facts);
+
     const DomainRanks& ranks_;
     const KernelSet& kernels_;
     std::shared_ptr<SharedAbortFlag> last_launches_;
-    Event done_;           // after the newest direct launch
-    Event captured_done_;  // after the newest launch of the capture `capture_`
-    uint64_t last_ = 0;    // the id of the stream of the newest direct launch
+    std::shared_ptr<LaunchChain> chain_;
+    std::shared_ptr<Event> done_;           // after the launch with the number `recorded_`
+    std::shared_ptr<Event> captured_done_;  // after the newest launch of the capture `capture_`
+    bool deferring_ = false;                // until a second stream appears
+    // The newest direct launch. `number` is written (release) after the others; 0: there was none.
+    struct NewestLaunch {
+        std::atomic<uint64_t> stream_id{0}, number{0};
+        std::atomic<CUstream> stream{nullptr};
+    } newest_;
+    mutable std::mutex recording_;               // a thread records a deferred event
+    mutable std::atomic<uint64_t> recorded_{0};  // in number of launches
     uint64_t last_captured_ = 0;
-    bool launched_ = false;
     uint64_t claims_ = 0;
     uint64_t capture_ = 0;
     std::atomic<bool> captured_{false};

@@ -134,7 +134,7 @@ void MemoryExports::unmap() {
 
 // WEFT_GPU_PATH skips the methods before the requested one.
 Status MemoryExports::refused_by_option(int peer) const {
-    const GpuPath path = ranks_.segment->header().agreed.gpu_path;
+    const GpuPath path = ranks_.segment->header().agreed.gpu.path;
     if (path == GpuPath::host) return fail(error::gpu_peer_access, "WEFT_GPU_PATH is host");
     if (path == GpuPath::descriptors && entries_.method() == ShareMethod::ipc &&
         !ranks_.segment->same_process(ranks_.rank, peer))

@@ -46,31 +46,39 @@ Result<uint64_t> RegisteredPieces::post(std::span<const VmmPiece> pieces, Regist
     return post_memory(*fd_server_, kernels_->driver(), pieces);
 }
 
+void RegisteredPieces::keep(int entry, uint64_t fds_id) {
+    if (fds_id == 0) return;
+    const std::lock_guard lock(mutex_);
+    posted_[entry] = fds_id;
+}
+
 void RegisteredPieces::withdraw(int entry) {
-    if (const uint64_t fds_id = fds_ids_[size_t(entry)].exchange(0, std::memory_order_acquire))
-        fd_server_->withdraw(fds_id);
+    const std::lock_guard lock(mutex_);
+    if (const auto set = posted_.extract(entry)) fd_server_->withdraw(set.mapped());
 }
 
 // Descriptors are scarce: a set is withdrawn when all ranks have mapped its memory.
 void RegisteredPieces::withdraw_fetched(const RegistrationMapper& mapper) {
-    for (int entry = 0; entry < registrations_max; ++entry) {
-        uint64_t fds_id = fds_ids_[size_t(entry)].load(std::memory_order_acquire);  // pairs with keep()
-        if (fds_id == 0) continue;
-        const uint64_t state = mapper.table(rank_).entries[entry].state.load(std::memory_order_relaxed);
-        bool fetched = true;
-        for (int peer = 0; peer < segment_->ranks() && fetched; ++peer) {
-            const RegistrationTable& theirs = mapper.table(peer);
-            const RegistrationTable::RegistrationReply& reply = theirs.replies[rank_][entry];
+    const RegistrationTables& tables = mapper.tables();
+    const auto fetched = [&](int entry) {
+        const uint64_t state = tables.entry(rank_, entry).state.load(std::memory_order_relaxed);
+        for (int peer = 0; peer < segment_->ranks(); ++peer) {
+            const RegistrationReply& reply = tables.reply(rank_, entry, peer);
             const bool replied = reply.state.load(std::memory_order_acquire) == state &&
                                  reply.wanted.load(std::memory_order_acquire) == 0;
-            fetched = segment_->same_process(rank_, peer) || replied ||
-                      theirs.left.load(std::memory_order_acquire) != 0 || mapper.without_tables(peer) ||
-                      !Liveness(*segment_).alive(peer);
+            if (!segment_->same_process(rank_, peer) && !replied &&
+                tables.of(peer).left.load(std::memory_order_acquire) == 0 && !mapper.without_tables(peer) &&
+                Liveness(*segment_).alive(peer))
+                return false;
         }
-        // The rank may have closed the entry meanwhile and posted another set.
-        if (fetched && fds_ids_[size_t(entry)].compare_exchange_strong(fds_id, 0, std::memory_order_acquire))
-            fd_server_->withdraw(fds_id);
-    }
+        return true;
+    };
+    const std::lock_guard lock(mutex_);
+    std::erase_if(posted_, [&](const auto& set) {
+        if (!fetched(set.first)) return false;
+        fd_server_->withdraw(set.second);
+        return true;
+    });
 }
 
 }  // namespace weft::internal::cuda

@@ -1,9 +1,9 @@
 // registered_pieces.hpp: the VMM memory of a rank's registrations: its pieces, and a file descriptor for each of them.
 // The descriptors of a registration are one set, which is posted (fd_passing.hpp) until all others have fetched it.
 #pragma once
-#include <array>
-#include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -30,9 +30,7 @@ class RegisteredPieces {
     // Posts the descriptors of the pieces. The result is the id of the set. `own`: this rank's table.
     Result<uint64_t> post(std::span<const VmmPiece> pieces, RegistrationTable& own);
     // The set belongs to this entry, which is open; 0: the entry has no set.
-    void keep(int entry, uint64_t fds_id) {
-        fds_ids_[size_t(entry)].store(fds_id, std::memory_order_release);  // pairs with withdraw_fetched()
-    }
+    void keep(int entry, uint64_t fds_id);
     void withdraw(int entry);
     // Withdraws the sets that all others have fetched. One thread at a time.
     void withdraw_fetched(const RegistrationMapper& mapper);
@@ -41,8 +39,9 @@ class RegisteredPieces {
     std::shared_ptr<Segment> segment_;
     int rank_;
     std::shared_ptr<const KernelSet> kernels_;
-    std::shared_ptr<FdServer> fd_server_;                             // null until a set is posted
-    std::array<std::atomic<uint64_t>, registrations_max> fds_ids_{};  // by entry: the posted set; 0: none
+    std::shared_ptr<FdServer> fd_server_;  // null until a set is posted
+    std::mutex mutex_;
+    std::map<int, uint64_t> posted_;  // by entry: its set; guarded by `mutex_`
 };
 
 }  // namespace weft::internal::cuda

@@ -97,22 +97,24 @@ void RegistrationMapper::serve() {
     for (int owner = 0; owner < segment_->ranks(); ++owner) {
         if (segment_->same_process(rank_, owner)) continue;
         bool late = false;
-        for (int entry = 0; entry < registrations_max; ++entry) {
-            serve(owner, entry);
-            late |= mapped_[size_t(owner)][size_t(entry)].late;
+        auto& mapped = mapped_[size_t(owner)];
+        mapped.resize(table(owner).count.load(std::memory_order_acquire));  // pairs with BufferRegistry::grow()
+        for (size_t entry = 0; entry < mapped.size(); ++entry) {
+            serve(owner, int(entry));
+            late |= mapped[entry].late;
         }
         if (late) retry_us_.store(std::min(retry_us_.load(), late_[size_t(owner)]->until_us));
     }
 }
 
 void RegistrationMapper::serve(int owner, int entry) {
-    const RegistrationTable::RegistrationEntry& theirs = table(owner).entries[entry];
+    const RegistrationEntry& theirs = tables_.entry(owner, entry);
     const uint64_t state = theirs.state.load(std::memory_order_acquire);
     MappedAllocation& ours = mapped_[size_t(owner)][size_t(entry)];
     const bool again = ours.late && state == ours.state;
     if (state == ours.state && !(again && now_us() >= late_[size_t(owner)]->until_us)) return;
     ours = {};
-    if (RegistrationTable::is_open(state)) {
+    if (RegistrationEntry::is_open(state)) {
         auto there = map(owner, theirs);
         if (there) {
             ours = std::move(*there);
@@ -127,7 +129,7 @@ void RegistrationMapper::serve(int owner, int entry) {
         }
     }
     ours.state = state;
-    RegistrationTable::RegistrationReply& reply = table(rank_).replies[owner][entry];
+    RegistrationReply& reply = tables_.reply(owner, entry, rank_);
     reply.address.store(ours.base, std::memory_order_release);
     reply.wanted.store(ours.late, std::memory_order_release);  // pairs with withdraw_fetched()
     reply.state.store(state, std::memory_order_release);       // pairs with find() and unanswered()
@@ -140,8 +142,7 @@ void RegistrationMapper::leave() {
     table(rank_).left.store(1, std::memory_order_release);  // pairs with unanswered()
 }
 
-Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map(
-    int owner, const RegistrationTable::RegistrationEntry& theirs) {
+Result<RegistrationMapper::MappedAllocation> RegistrationMapper::map(int owner, const RegistrationEntry& theirs) {
     if (theirs.fds_id == 0) return map_ipc(theirs.handle);
     Lateness& late = *late_[size_t(owner)];
     if (now_us() < late.until_us)

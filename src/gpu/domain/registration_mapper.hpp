@@ -2,7 +2,6 @@
 // Both may wait for the device, and so for a rank that waits for a reply. Therefore a thread of the process does both.
 // The thread lives as long as it has tasks.
 #pragma once
-#include <array>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -23,7 +22,8 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
                        std::shared_ptr<SharedMemory> tables);
 
     // The table of a rank. Thread-safe.
-    RegistrationTable& table(int owner) const { return reinterpret_cast<RegistrationTable*>(tables_->data())[owner]; }
+    RegistrationTable& table(int owner) const { return tables_.of(owner); }
+    const RegistrationTables& tables() const { return tables_; }
     // Whether the rank could not map the tables and never replies. Otherwise it may still map them. Thread-safe.
     bool without_tables(int rank) const {
         return table(rank).here.load(std::memory_order_relaxed) == 0 &&
@@ -53,18 +53,18 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     void serve();
     void serve(int owner, int entry);
     void leave();
-    Result<MappedAllocation> map(int owner, const RegistrationTable::RegistrationEntry& theirs);
+    Result<MappedAllocation> map(int owner, const RegistrationEntry& theirs);
     Result<MappedAllocation> map_ipc(const CUipcMemHandle& handle) const;
     Result<MappedAllocation> map_pieces(const FdServerAddress& from, uint64_t fds_id, int64_t patience_us) const;
 
     std::shared_ptr<Segment> segment_;
     int rank_;
     std::shared_ptr<const KernelSet> kernels_;
-    std::shared_ptr<SharedMemory> tables_;
+    RegistrationTables tables_;
     std::atomic<bool> queued_{false}, again_{false};
-    std::vector<std::array<MappedAllocation, registrations_max>> mapped_;  // by owner
-    std::vector<std::shared_ptr<Lateness>> late_;                          // by owner: of its process
-    std::atomic<int64_t> retry_us_{INT64_MAX};  // the earliest time to ask one of these again
+    std::vector<std::vector<MappedAllocation>> mapped_;  // by owner and entry
+    std::vector<std::shared_ptr<Lateness>> late_;        // by owner: of its process
+    std::atomic<int64_t> retry_us_{INT64_MAX};           // the earliest time to ask one of these again
 };
 
 }  // namespace weft::internal::cuda

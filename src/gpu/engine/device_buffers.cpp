@@ -65,21 +65,27 @@ Result<CUcontext> DeviceBuffers::any_context() {
     return other_context_.handle();
 }
 
+// In the context that is current, which usually suffices, or in one that exists.
+Result<PointerFacts> DeviceBuffers::query(const void* address) {
+    const cuda::Driver& driver = *gpu_.device.driver;
+    if (own())
+        if (auto described = describe_pointer(driver, address, &known_vmm_)) return described;
+    const RelaxedCapture relaxed(driver);
+    auto context = any_context();
+    if (!context) return context.take_status();
+    if (*context == nullptr) return PointerFacts{};
+    ContextScope scope(driver, *context);
+    WEFT_TRY(scope.take_status());
+    return describe_pointer(driver, address, &known_vmm_);
+}
+
 Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
     const auto [address, bytes] = argument.span;
     // A communicator with a device always asks: a wrong answer would be worse than the cost of the query.
     if (!own() && host_addresses_.contains(address)) return PointerFacts{};
-    const RelaxedCapture relaxed(*gpu_.device.driver);
-    auto context = any_context();
-    if (!context) return context.take_status();
-    PointerFacts facts;
-    if (*context != nullptr) {
-        ContextScope scope(*gpu_.device.driver, *context);
-        WEFT_TRY(scope.take_status());
-        auto described = describe_pointer(*gpu_.device.driver, address);
-        if (!described) return described;
-        facts = *described;
-    }
+    auto described = query(address);
+    if (!described) return described;
+    const PointerFacts facts = *described;
     if (facts.kind == MemoryKind::unknown && bytes > 0) {
         if (!readable(address, bytes))
             return fail(error::memory_unknown,
@@ -123,6 +129,10 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
             return fail(error::gpu_unavailable, "the call has a stream, but {}", gpu_.unsupported_reason());
         return BufferPlacement{stream ? Space::device : Space::host, false};
     }
+    // The legacy stream may also mean host memory.
+    if (trusts_ && stream && own() && gpu_.unsupported_reason().empty())
+        return BufferPlacement{Space::device,
+                               !own_device_memory(send.address).empty() && !own_device_memory(receive.address).empty()};
     auto from = describe(sent);
     if (!from) return from.take_status();
     Result<PointerFacts> to = PointerFacts(*from);

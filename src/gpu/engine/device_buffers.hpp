@@ -1,6 +1,7 @@
 // device_buffers.hpp: finds out in which memory the buffers of a call are, and whether the call is supported. The error
 // says what to change. It also registers buffers. Thread-bound to the rank.
 #pragma once
+#include "src/base/options.hpp"
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/gpu/engine/gpu_calls.hpp"
@@ -37,10 +38,13 @@ class DeviceBuffers final : public GpuBuffers {
     const cuda::Context* own() const { return gpu_.device.context(); }  // null: the communicator has no device
     Result<CUcontext> any_context();
     Result<cuda::PointerFacts> describe(const DeviceArgument& argument);
+    Result<cuda::PointerFacts> query(const void* address);
     Status check(const DeviceArgument& argument, const cuda::PointerFacts& at) const;
 
     JoinedGpu& gpu_;
     HostAddresses host_addresses_;
+    cuda::KnownVmmMemory known_vmm_;
+    const bool trusts_ = options().gpu_trust_pointers != 0;
     cuda::Context other_context_;  // for queries of a rank without a device
 };
 

@@ -16,11 +16,12 @@ using cuda::LaunchShape;
 using cuda::MessageItem;
 using cuda::ranks_max;
 
-void DeviceCollectives::prefer(uint8_t preference, const std::string& algo, int channels) {
+void DeviceCollectives::prefer(uint8_t preference, const CallPreference& wanted) {
     if (!gpu_.domain) return;  // nothing is chosen here
-    if (channels == int(gpu_.group->header().agreed.channels)) channels = 0;
+    CallPreference here = wanted;
+    if (here.channels == int(gpu_.group->header().agreed.channels)) here.channels = 0;
     preferred_[preference] =
-        layout_preferring(gpu_.layout, algo, channels, gpu_.machines->device_layout(0), gpu_.catalog->rows());
+        layout_preferring(gpu_.layout, here, gpu_.machines->device_layout(0), gpu_.catalog->rows());
 }
 
 const DeviceLayout& DeviceCollectives::layout_for(uint8_t preference) const {
@@ -93,7 +94,11 @@ Result<PreparedLaunch*> DeviceCollectives::plan_of(const DeviceCall& call) {
 }
 
 // Exports both addresses or none: a peer that finds one uses both. An address that a peer does not need is never read.
-void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& call) const {
+void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& call) {
+    if (launcher_.registers_captured()) [[unlikely]] {
+        if (it.send_in_place) launcher_.register_captured(call.send, it.send_bytes);
+        if (it.receive_in_place) launcher_.register_captured(call.receive, it.receive_bytes);
+    }
     KernelArguments& a = it.arguments;
     std::byte *send[ranks_max], *receive[ranks_max];
     std::fill(std::begin(send), std::end(send), a.outputs[gpu_.rank]);
@@ -143,7 +148,8 @@ Status DeviceCollectives::prepare_coalesced(std::span<const DeviceCall> calls) {
     for (const DeviceCall& call : calls) {
         auto plan = plan_of(call);
         if (!plan) return plan.take_status();
-        if ((*plan)->plan.body != Body::packet_one_shot)
+        // The kernel computes the blocks of each call from its bytes alone.
+        if ((*plan)->plan.body != Body::packet_one_shot || layout_for(call.settings.preference).blocks_min > 1)
             return fail(error::gpu_not_served, "{} uses a kernel that executes only one call", call.operation.text());
         coalesced_.push_back(*plan);
     }

@@ -31,7 +31,7 @@ class DeviceCollectives final : public GpuCollectives {
     DeviceCollectives(JoinedGpu& gpu, DeviceLauncher& launcher, MessageCalls& table)
         : gpu_(gpu), launcher_(launcher), table_(table) {}
 
-    void prefer(uint8_t preference, const std::string& algo, int channels) override;
+    void prefer(uint8_t preference, const CallPreference& wanted) override;
     Status prepare(const DeviceCall& call) override;
     const Operation& prepared() const override { return prepared_->plan.operation; }
     Status launch(const DeviceCall& call) override;
@@ -44,7 +44,7 @@ class DeviceCollectives final : public GpuCollectives {
   private:
     Result<PreparedLaunch*> plan(const Operation& operation, uint8_t preference);
     Result<PreparedLaunch*> plan_of(const DeviceCall& call);
-    void export_buffers(PreparedLaunch& it, const DeviceCall& call) const;
+    void export_buffers(PreparedLaunch& it, const DeviceCall& call);
 
     JoinedGpu& gpu_;
     DeviceLauncher& launcher_;

@@ -145,8 +145,9 @@ Status DeviceDiagnosis::explain(const cuda::FailureReport& report, const cuda::M
                         waited(report, fmt::format("rank {} in {}", report.peer, ours)),
                         report.peer >= 0 ? position_text(report.peer) : "no rank in particular",
                         report.peer >= 0 && has_made_our_calls(report.peer)
-                            ? "; it has made this call, and its kernel may be behind other work of its stream or have "
-                              "found no room on the device (WEFT_GPU_BLOCKS; docs/guide/gpu.md, Several communicators)"
+                            ? "; it has made this call, and its kernel may be behind other work of its stream, behind "
+                              "another stream's in a hardware queue (WEFT_GPU_QUEUES), or have found no room on the "
+                              "device (WEFT_GPU_BLOCKS; docs/guide/gpu.md, Several communicators)"
                             : "")
                 .about(facts);
         // The error was recorded before the abort flag was set.

@@ -12,7 +12,7 @@ Status DeviceLauncher::take_stream(void* stream) {
     const int device = gpu_.device.ordinal();
     ContextScope scope(context);
     WEFT_TRY(scope.take_status());
-    auto facts = describe_stream(*gpu_.device.driver, on);
+    auto facts = known_streams_.describe(*gpu_.device.driver, on);
     if (!facts) return facts.take_status();
     if (facts->context != context.handle())
         return fail(error::memory_device,
@@ -28,14 +28,18 @@ Status DeviceLauncher::take_stream(void* stream) {
         return fail(error::stream_capture,
                     "the stream is captured, and the communicator copies device memory through host memory ({}): "
                     "such calls cannot become part of a graph",
-                    gpu_.why_copies());
+                    gpu_.copies_reason);
     facts_ = *facts;
+    graph_registrations_.collect();
+    registers_graphs_ = facts_.capturing && gpu_.exports_buffers && !one_process(*gpu_.group) &&
+                        gpu_.group->header().agreed.gpu.graph_register != 0;
     return ok();
 }
 
 Status DeviceLauncher::order(void* stream) {
     ContextScope scope(gpu_.kernels().context());
     WEFT_TRY(scope.take_status());
+    const auto turn = gpu_.domain->launches().take_turn();
     return gpu_.domain->launches().order(static_cast<CUstream>(stream), facts_);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/gpu/engine/graph_registrations.hpp"
 #include "src/gpu/engine/joined_gpu.hpp"
 #include "src/planning/call_settings.hpp"
 
@@ -19,6 +20,9 @@ class DeviceLauncher {
     // Fails if another rank's same call is on this stream. For calls of all ranks only: others are not counted alike.
     Status claim(void* stream) { return gpu_.domain->launches().claim(static_cast<CUstream>(stream), facts_); }
     uint64_t timeout_of(const CallSettings& settings) const;  // in nanoseconds
+    // Whether other processes should use the buffers of the call in place from a graph on: register_captured() those.
+    bool registers_captured() const { return registers_graphs_; }
+    void register_captured(const void* buffer, size_t bytes) { graph_registrations_.add(buffer, bytes, facts_); }
     uint32_t next_launch() { return ++launches_; }
     uint32_t launches() const { return launches_; }
 
@@ -33,6 +37,7 @@ class DeviceLauncher {
         WEFT_TRY(scope.take_status());
         auto priority = this->priority(settings.priority);
         if (!priority) return priority.take_status();
+        const auto turn = gpu_.domain->launches().take_turn();
         WEFT_TRY(gpu_.domain->launches().order(on, facts_));
         WEFT_TRY(enqueue(*priority));
         return gpu_.domain->launches().note(on, facts_);
@@ -59,6 +64,9 @@ class DeviceLauncher {
 
     JoinedGpu& gpu_;
     cuda::StreamFacts facts_;  // of the stream of the call
+    cuda::KnownStreams known_streams_;
+    GraphRegistrations graph_registrations_{gpu_};
+    bool registers_graphs_ = false;
     uint32_t launches_ = 0;
     std::optional<std::pair<int, int>> priorities_;  // the device's lowest and highest, after the first query
 };

@@ -28,6 +28,13 @@ int blocks_together(std::span<const DeviceFacts> facts) {
     return least;
 }
 
+BlockLimits BlockRules::limits_for(const BlockLimits& call) const {
+    const int least = std::max(call.least > 0 ? call.least : asked.least, 1),
+              wanted = call.most > 0 ? call.most : asked.most,
+              most = std::min(wanted > 0 ? wanted : std::max(cuda::blocks_usual, least), room);
+    return {std::min(least, most), most};
+}
+
 std::string DevicePlan::text() const {
     return fmt::format("{}, {} block{} of {} threads{}", steps >= 0 ? algorithm.c_str() : cuda::name_of(body), blocks,
                        blocks == 1 ? "" : "s", threads,
@@ -121,7 +128,7 @@ const StepAlgorithm* of_user(const Operation& operation, const DeviceLayout& lay
 }
 
 void set_grid(DevicePlan& plan, size_t bytes, size_t bytes_a_block, const DeviceLayout& layout) {
-    const size_t blocks = std::max<size_t>(1, (bytes + bytes_a_block - 1) / bytes_a_block),
+    const size_t blocks = std::max(size_t(layout.blocks_min), (bytes + bytes_a_block - 1) / bytes_a_block),
                  most = size_t(std::min(layout.blocks_max, cuda::blocks_of(plan.body)));
     plan.blocks = int(std::min(blocks, most));
     plan.operation.choice = (uint64_t(plan.body) + 1) | uint64_t(plan.blocks) << 8 | uint64_t(plan.threads) << 24;
@@ -161,11 +168,17 @@ bool needs_steps(const DeviceLayout& layout, Collective collective) {
     });
 }
 
-DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo, int channels, const Layout& ranks,
+DeviceLayout layout_preferring(const DeviceLayout& made, const CallPreference& wanted, const Layout& ranks,
                                std::span<const Algorithm> rows) {
+    const auto& [algo, channels, blocks] = wanted;
     DeviceLayout layout = made;
     layout.algo = algo;
     layout.of_call = true;
+    if (blocks != BlockLimits()) {
+        const BlockLimits limits = made.block_rules.limits_for(blocks);
+        layout.blocks_min = limits.least;
+        layout.blocks_max = limits.most;
+    }
     layout.channels = channels;
     layout.rules = AlgoRules(algo, ranks, rows);
     const auto exclude = [&](const Algorithm& row, const std::string& why) {

@@ -8,9 +8,18 @@
 #include "src/base/result.hpp"
 #include "src/gpu/engine/device_steps.hpp"
 #include "src/gpu/kernels/kernels.hpp"
+#include "src/planning/call_settings.hpp"
 #include "src/segment/segment.hpp"
 
 namespace weft::internal {
+
+// How many blocks calls get.
+struct BlockRules {
+    int room = cuda::blocks_max;  // blocks_together() of the ranks' devices
+    BlockLimits asked = {};       // by rank 0's options
+    // The least and the most for calls that ask for these limits; `asked` replaces what is not given.
+    BlockLimits limits_for(const BlockLimits& call) const;
+};
 
 // The facts about devices that all ranks agree on.
 struct DeviceLayout {
@@ -28,16 +37,18 @@ struct DeviceLayout {
     uint32_t capabilities = ~uint32_t(0);             // of all ranks' devices
     bool of_call = false;                             // see layout_preferring()
     int channels = 0;                                 // requested by the call; 0: all
+    int blocks_min = 1;  // of fused bodies; a kernel of steps has the blocks of its schedule
+    BlockRules block_rules = {};
 };
-// The layout for calls with their own settings: these algorithms and this number of channels (0: all) of the
-// communicator's. A missing algorithm is excluded with the reason. ranks: as seen by rank 0; rows: all algorithms.
-DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo, int channels, const Layout& ranks,
+// The layout for calls with their own settings: algorithms, channels (0: all) and blocks of the communicator's.
+// A missing algorithm is excluded with the reason. ranks: as seen by rank 0; rows: all algorithms.
+DeviceLayout layout_preferring(const DeviceLayout& made, const CallPreference& wanted, const Layout& ranks,
                                std::span<const Algorithm> rows);
 // Whether a collective needs step machines, and so connections, for some message size. Also true if WEFT_ALGO names a
 // step algorithm, because calls may request it.
 bool needs_steps(const DeviceLayout& layout, Collective collective);
 
-// `blocks_max` for the ranks' devices; 0: the kernels of ranks that share a device do not fit on it together.
+// The most blocks per rank's kernel for the ranks' devices; 0: the kernels of ranks that share a device do not fit on it together.
 int blocks_together(std::span<const DeviceFacts> facts);
 
 struct DevicePlan {

@@ -19,9 +19,9 @@ inline constexpr int current_gpu = -1, no_gpu = -2;
 class GpuCollectives {
   public:
     virtual ~GpuCollectives() = default;
-    // The settings of calls with this number (CallSettings): algorithms, as in WEFT_ALGO, out of those of the
-    // communicator, and a number of channels; 0: all.
-    virtual void prefer(uint8_t preference, const std::string& algo, int channels) = 0;
+    // The settings of calls with this number (CallSettings): algorithms out of those of the communicator, a number of
+    // channels (0: all), and limits of blocks.
+    virtual void prefer(uint8_t preference, const CallPreference& wanted) = 0;
     virtual Status prepare(const DeviceCall& call) = 0;
     virtual const Operation& prepared() const = 0;  // including its choice
     virtual Status launch(const DeviceCall& call) = 0;

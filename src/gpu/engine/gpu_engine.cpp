@@ -83,7 +83,9 @@ CudaEngine::~CudaEngine() {
 std::string CudaEngine::explain(const Operation& operation, uint8_t preference) const {
     if (!gpu_.unsupported_reason().empty())
         return fmt::format("\nin device memory: not served, for {}", gpu_.unsupported_reason());
-    if (gpu_.copies) return "\nin device memory: the same, on copies in the host's memory";
+    if (gpu_.copies)
+        return fmt::format("\nin device memory: the same, on copies in the host's memory, because {}",
+                           gpu_.copies_reason);
     const auto plan = plan_on_device(operation, collectives_.layout_for(preference));
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),

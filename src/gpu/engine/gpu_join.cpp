@@ -40,11 +40,11 @@ void GpuJoin::report_sharing(const std::vector<int>& elsewhere) const {
 bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
     const int rank = gpu_.rank;
     const Segment& group = *gpu_.group;
-    if (group.header().agreed.gpu_path == GpuPath::copies) {
-        gpu_.copies = true;
+    if (group.header().agreed.gpu.path == GpuPath::copies) {
+        gpu_.use_copies("WEFT_GPU_PATH is copies");
         if (rank == 0)
-            WEFT_LOG_RANK(rank, info, init,
-                          "device memory is copied to the host's and back, which is slow: WEFT_GPU_PATH is copies");
+            WEFT_LOG_RANK(rank, info, init, "device memory is copied to the host's and back, which is slow: {}",
+                          gpu_.copies_reason);
     }
     std::vector<int> elsewhere;  // ranks of other processes on this device
     bool first_here = true;      // of the ranks on it
@@ -52,7 +52,7 @@ bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
         const RankRow& row = group.row(other);
         facts.push_back(row.gpu.facts);
         if (row.gpu.facts.use == DeviceFacts::copied && !gpu_.copies) {
-            gpu_.copies = true;
+            gpu_.use_copies("no kernels of Weft's run on some rank's device, as its log says");
             if (rank == 0)
                 WEFT_LOG_RANK(rank, info, init,
                               "device memory is copied to the host's and back: no kernels of Weft's run on rank {}'s "
@@ -76,7 +76,7 @@ bool GpuJoin::read_facts(std::vector<DeviceFacts>& facts) {
         first_here &= !shares || rank < other;
         if (shares && !here) elsewhere.push_back(other);
     }
-    if (gpu_.copies) gpu_.sharing = false;  // no stream waits for another stream's kernels
+    if (gpu_.copies) gpu_.sharing = false;
     if (!gpu_.copies && !elsewhere.empty() && first_here) report_sharing(elsewhere);
     return !gpu_.copies;
 }
@@ -99,22 +99,25 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     const int ranks = gpu_.group->ranks(), rank = gpu_.rank;
     if (rank == 0 && options().gpu_threads % 32 != 0) {
         const std::string warning = fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
-                                                options().gpu_threads, agreed.gpu_threads);
+                                                options().gpu_threads, agreed.gpu.threads);
         warn_of_device_once(warning, warning);
     }
     if (ranks > domain_ranks_max)
-        return gpu_.disable(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
-                                        ranks, domain_ranks_max));
+        return gpu_.fall_to_copies(fmt::format(
+            "the communicator has {} ranks, and kernels serve device memory of up to {}", ranks, domain_ranks_max));
     DeviceLayout& plans = gpu_.layout;
-    plans = {ranks, blocks_together(facts), agreed.algo};
-    plans.blocks_max = std::min(plans.blocks_max, agreed.gpu_blocks > 0 ? agreed.gpu_blocks : cuda::blocks_usual);
-    plans.threads = agreed.gpu_threads;
+    plans = {ranks, 0, agreed.algo};
+    plans.block_rules = {blocks_together(facts), {agreed.gpu.min_blocks, agreed.gpu.blocks}};
+    const BlockLimits usual = plans.block_rules.limits_for({});
+    plans.blocks_min = usual.least;
+    plans.blocks_max = usual.most;
+    plans.threads = agreed.gpu.threads;
     for (const DeviceFacts& one : facts) plans.capabilities &= one.capabilities;
     const Layout layout = gpu_.machines->device_layout(0);
     plans.rings = gpu_.machines->device_rings();
     plans.hosts = layout.host_count();
     if (plans.blocks_max < 1)
-        return gpu_.disable("the ranks that share a device are too many for it: their kernels must run at once");
+        return gpu_.fall_to_copies("the ranks that share a device are too many for it: their kernels must run at once");
     plans.rules = AlgoRules(plans.algo, layout, gpu_.catalog->rows());
     const NetworkKind* const network = plans.hosts > 1 ? network_kind_of(shared.network.speed) : nullptr;
     StepAlgorithms steps =
@@ -136,6 +139,14 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     if (ranks <= ranks_max && plans.hosts == 1)
         gpu_.buffer_registry = std::make_unique<BufferRegistry>(gpu_.group, rank, gpu_.device.kernels);
     gpu_.domain = std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections));
+    if (agreed.gpu.launch_order != 0 && gpu_.sharing) {
+        const char* const warning =
+            "WEFT_GPU_LAUNCH_ORDER has no effect on communicators of which ranks share a device in one process: their "
+            "kernels must run at once";
+        warn_of_device_once(warning, warning);
+    } else if (agreed.gpu.launch_order != 0) {
+        gpu_.domain->launches().set_chain(cuda::LaunchChain::of_device(gpu_.device.ordinal()));
+    }
     if (plans.hosts == 1) return;
     // The obstacle is reported to all ranks like any other.
     if (const Status listening = listen(*identity); !listening) gpu_.domain->object(listening);
@@ -168,7 +179,7 @@ Result<bool> GpuJoin::advance() {
         WEFT_TRY(check_others(gpu_.domain->missing()));
         return false;
     }
-    if (const std::string obstacle = gpu_.domain->obstacle(); !obstacle.empty()) gpu_.disable(obstacle);
+    if (const std::string obstacle = gpu_.domain->obstacle(); !obstacle.empty()) gpu_.fall_to_copies(obstacle);
     if (!gpu_.network) return true;
     auto connected = gpu_.network->connect();
     if (connected && !*connected) WEFT_TRY(check_others(gpu_.network->missing()));

@@ -25,6 +25,7 @@ struct JoinedGpu {
     std::shared_ptr<Segment> group;  // null: the ranks have not met
     int rank = 0;
     bool copies = false;  // see GpuEngine
+    std::string copies_reason;
     std::unique_ptr<cuda::Domain> domain;
     std::shared_ptr<const Catalog> catalog;
     std::shared_ptr<const Machines> machines;
@@ -43,15 +44,21 @@ struct JoinedGpu {
     void disable(std::string why) {
         device.unsupported_reason = std::move(why);
         copies = false;
+    }
+    // Calls are staged through host memory, for this reason, which is equal on all ranks.
+    void use_copies(std::string why) {
+        copies_reason = std::move(why);
+        copies = true;
+        sharing = false;  // no stream waits for another stream's kernels
         buffer_registry.reset();
         network.reset();
         if (domain) cuda::Domain::retire(std::move(domain));
     }
-    // The reason why calls are staged, for all ranks.
-    const char* why_copies() const {
-        return group->header().agreed.gpu_path == GpuPath::copies
-                   ? "WEFT_GPU_PATH is copies"
-                   : "no kernels of Weft's run on some rank's device, as its log says";
+    // The same, with a warning of rank 0: something that should work does not.
+    void fall_to_copies(const std::string& why) {
+        if (rank == 0)
+            warn_of_device_once("device memory is copied to the host's and back, which is slow: " + why, why);
+        use_copies(why);
     }
 };
 

@@ -20,33 +20,38 @@ DeviceMessages& MessageCalls::arranged() {
 }
 
 // The address of the sent data in kernels of `peer`; null: they cannot access it.
-DeviceMessages::RemoteAddress MessageCalls::remote_addresses() const {
+DeviceMessages::RemoteAddress MessageCalls::remote_addresses() {
     return [this](const DeviceMessage& message, int peer) -> const std::byte* {
         std::byte* at[ranks_max];
         const size_t bytes = message.count * size_of(message.type);
+        if (launcher_.registers_captured()) [[unlikely]]
+            launcher_.register_captured(message.data, bytes);
         return gpu_.exports_buffers && gpu_.buffer_registry->find(message.data, bytes, message.mapped, at) ? at[peer]
                                                                                                            : nullptr;
     };
 }
 
 Status MessageCalls::prepare(std::span<const DeviceMessage> messages, void* stream) {
-    WEFT_TRY(arranged().arrange(messages, remote_addresses()));
-    return launcher_.take_stream(stream);
+    WEFT_TRY(launcher_.take_stream(stream));
+    return arranged().arrange(messages, remote_addresses());
 }
 
 Status MessageCalls::prepare(const CountedMessages& messages, void* stream) {
+    WEFT_TRY(launcher_.take_stream(stream));
     arranged().arrange(messages, remote_addresses());
-    return launcher_.take_stream(stream);
+    return ok();
 }
 
 Status MessageCalls::launch(void* stream, const CallSettings& settings) {
     arguments_.launch = launcher_.next_launch();
     arguments_.timeout_ns = launcher_.timeout_of(settings);
     if (messages_->p2p_channels() == 0) return launcher_.order(stream);
-    return launcher_.in_order(stream, settings, [&](std::optional<int> priority) { return enqueue(stream, priority); });
+    const int blocks_max = gpu_.layout.block_rules.limits_for(settings.blocks).most;
+    return launcher_.in_order(stream, settings,
+                              [&](std::optional<int> priority) { return enqueue(stream, priority, blocks_max); });
 }
 
-Status MessageCalls::enqueue(void* stream, std::optional<int> priority) {
+Status MessageCalls::enqueue(void* stream, std::optional<int> priority, int blocks_max) {
     const Kernel& kernel = gpu_.kernels().messages();
     const LaunchShape storing{.blocks = 1, .threads = 128, .priority = priority};
     if (messages_->counted()) {
@@ -59,7 +64,7 @@ Status MessageCalls::enqueue(void* stream, std::optional<int> priority) {
         WEFT_TRY(launcher_.enqueue(kernel, storing, stream, &arguments_));
     }
     messages_->bind(arguments_);
-    const LaunchShape shape{.blocks = unsigned(std::clamp(messages_->p2p_channels(), 1, gpu_.layout.blocks_max)),
+    const LaunchShape shape{.blocks = unsigned(std::clamp(messages_->p2p_channels(), 1, blocks_max)),
                             .threads = unsigned(gpu_.layout.threads),
                             .remote_sync_domain = gpu_.kernels().sync_domains(),
                             .priority = priority};

@@ -25,8 +25,8 @@ class MessageCalls final : public GpuMessages {
 
   private:
     DeviceMessages& arranged();
-    DeviceMessages::RemoteAddress remote_addresses() const;
-    Status enqueue(void* stream, std::optional<int> priority);
+    DeviceMessages::RemoteAddress remote_addresses();
+    Status enqueue(void* stream, std::optional<int> priority, int blocks_max);
 
     JoinedGpu& gpu_;
     DeviceLauncher& launcher_;

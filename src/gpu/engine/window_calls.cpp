@@ -25,7 +25,7 @@ Status WindowCalls::fits(const void* address, size_t bytes, bool mapped) const {
                     "windows of device memory support up to {} ranks of one host whose devices reach each other's "
                     "memory, but {}",
                     ranks_max,
-                    gpu_.copies                     ? gpu_.why_copies()
+                    gpu_.copies                     ? gpu_.copies_reason
                     : gpu_.layout.hosts > 1         ? "the ranks are on several hosts"
                     : gpu_.layout.ranks > ranks_max ? fmt::format("there are {}", gpu_.layout.ranks)
                                                     : gpu_.domain->fallback_reason());
@@ -94,8 +94,10 @@ Status WindowCalls::launch(const DeviceAccess& access) {
         arguments_.bytes = 0;
         arguments_.signal = -1;
         arguments_.wait_count = 0;
-        return call.kind == OneSidedCall::RmaOp::wait ? enqueue_waits(shape, access.stream)
-                                                      : enqueue_transfer(call, shape, access.stream);
+        return call.kind == OneSidedCall::RmaOp::wait
+                   ? enqueue_waits(shape, access.stream)
+                   : enqueue_transfer(call, shape, access.stream,
+                                      gpu_.layout.block_rules.limits_for(access.settings.blocks).most);
     });
 }
 
@@ -113,7 +115,7 @@ Status WindowCalls::enqueue_waits(const LaunchShape& shape, void* stream) {
     return ok();
 }
 
-Status WindowCalls::enqueue_transfer(const OneSidedCall& call, LaunchShape shape, void* stream) {
+Status WindowCalls::enqueue_transfer(const OneSidedCall& call, LaunchShape shape, void* stream, int blocks_max) {
     AccessArguments& a = arguments_;
     a.peer = call.peer;
     a.signal = call.signal;
@@ -124,7 +126,7 @@ Status WindowCalls::enqueue_transfer(const OneSidedCall& call, LaunchShape shape
         a.from = puts ? call.data : there;
         a.to = puts ? there : call.data;
         shape.threads = unsigned(gpu_.layout.threads);
-        shape.blocks = unsigned(std::clamp<uint64_t>(call.bytes / bytes_of_block, 1, uint64_t(gpu_.layout.blocks_max)));
+        shape.blocks = unsigned(std::clamp<uint64_t>(call.bytes / bytes_of_block, 1, uint64_t(blocks_max)));
     }
     a.launch = launcher_.next_launch();
     return launcher_.enqueue(gpu_.kernels().access(), shape, stream, &a);

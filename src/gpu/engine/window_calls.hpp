@@ -29,7 +29,7 @@ class WindowCalls final : public GpuWindows {
   private:
     DeviceWindows& windows();
     Status enqueue_waits(const cuda::LaunchShape& shape, void* stream);
-    Status enqueue_transfer(const OneSidedCall& call, cuda::LaunchShape shape, void* stream);
+    Status enqueue_transfer(const OneSidedCall& call, cuda::LaunchShape shape, void* stream, int blocks_max);
 
     JoinedGpu& gpu_;
     DeviceLauncher& launcher_;
