@@ -1,13 +1,15 @@
 // check_in_client.hpp: a host's leader checks in at the root. It connects until the root answers, reports the host's
-// ranks and later ranks, and receives the rank table in the end.
+// ranks, and is told its place in the CheckInTree. It then waits at its parent there, reports later ranks, and receives
+// the rank table in the end, which it passes on to the leaders below it. If the parent cannot be reached it waits at the
+// root.
 #pragma once
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
 
+#include "src/control/check_in_relay.hpp"
 #include "src/control/control_connection.hpp"
-#include "src/control/rank_table.hpp"
 
 namespace weft::internal {
 
@@ -24,8 +26,8 @@ struct CheckInSettings {
 class CheckInClient {
   public:
     using OnRankTable = std::function<void(RankTable)>;
-    CheckInClient(Service& service, std::shared_ptr<Segment> segment, const net::Identity& identity,
-                  CheckInSettings settings, OnRankTable on_rank_table);
+    CheckInClient(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<Segment> segment,
+                  const net::Identity& identity, CheckInSettings settings, OnRankTable on_rank_table);
 
     void begin() { connect(); }
     void end();
@@ -37,29 +39,49 @@ class CheckInClient {
     const std::set<int>& members() const { return members_; }
     // The obstacle to checking in, or the missing ranks; empty: unknown.
     std::string obstacle() const;
+    // Tells the leaders below if those above are silent. Called at the slow tick.
+    void tick();
+    // The leaders below have the outcome.
+    bool relayed() const { return relay_.idle(); }
+    const CheckInTraffic& traffic() const { return traffic_; }
 
   private:
     bool all_here() const;
     void connect();
+    void on_failed_connect(const Status& why);
     void check_in(Fd socket);
+    void on_root_end(const Status& why);
+    // The connection over which this leader reports and hears: to the root at first.
+    ControlConnection* up() const { return attached_ ? parent_.get() : root_.get(); }
+    void send(ControlConnection& link, CheckInFrame kind, const ByteWriter& content = {});
     std::vector<RankEntry> newly_joined();
     void put_members(ByteWriter& to, const std::vector<RankEntry>& members) const;
-    void on_frame(uint32_t kind, ByteReader& content);
+    void on_frame(CheckInFrame kind, ByteReader& content);
+    void on_placed(ByteReader& content);
+    void connect_to_parent();
+    void attach(Fd socket);
+    void detach(const std::string& why);
+    void on_parent_end(const Status& why);
+    void close();
 
-    Service* service_;
+    std::shared_ptr<AcceptDispatcher> dispatcher_;
     std::shared_ptr<Segment> segment_;
     net::Identity identity_;
     CheckInSettings settings_;
     OnRankTable on_rank_table_;
-    std::unique_ptr<AsyncConnect> connect_;
-    std::unique_ptr<ControlConnection> root_;
+    std::unique_ptr<AsyncConnect> connect_;  // to the root, then to the parent
+    std::unique_ptr<ControlConnection> root_, parent_;
+    Placement placement_;
+    bool attached_ = false;  // the parent has taken this leader
+    CheckInTraffic traffic_;
+    CheckInRelay relay_;
     std::set<int> members_;
     CpuShare share_;  // the processors of the members
     bool abort_sent_ = false;
     int64_t retry_us_;
     int64_t refused_us_ = 0;  // since when no process listens at the root's addresses; 0: one does
-    uint64_t retry_timer_ = 0;
-    std::string obstacle_;  // as last received
+    uint64_t timer_ = 0;      // of the next attempt, or of the parent
+    std::string obstacle_;    // as last received
 };
 
 }  // namespace weft::internal
