@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -29,12 +30,14 @@ class Hosts {
     explicit Hosts(int count, int64_t heartbeat_ms = 1'000'000'000, int present = INT_MAX)
         : heartbeat_ms_(heartbeat_ms), count_(count), dispatcher_(value_of(AcceptDispatcher::of_process())) {
         root_.emplace(dispatcher_, identity_);
-        for (int host = 0; host < std::min(count, present); ++host) add();
+        groups_.resize(size_t(count));
+        controls_.resize(size_t(count));
+        for (int host = 0; host < std::min(count, present); ++host) add(host);
     }
-    // One more host. `addresses`: where it claims to listen; none: where it does.
-    void add(const std::vector<net::Address>& addresses = {}) {
-        groups_.push_back(make_group(count_, int(groups_.size())));
-        add_leader(int(groups_.size()) - 1, addresses);
+    // One more host comes. `addresses`: where it claims to listen; none: where it does.
+    void add(int host, const std::vector<net::Address>& addresses = {}) {
+        groups_[size_t(host)] = make_group(count_, host);
+        add_leader(host, addresses);
     }
     ~Hosts() {
         for (int host = 0; host < int(controls_.size()); ++host)
@@ -46,17 +49,19 @@ class Hosts {
     Segment& operator[](int host) { return *groups_[size_t(host)]; }
     AcceptDispatcher& dispatcher() { return *dispatcher_; }
     const net::Identity& identity() const { return identity_; }
-    // All have the rank table.
+    // All that have come have the rank table.
     bool met() {
         // As a rank that joins: the service thread may still be in settle() of its own.
         return eventually([&] {
             return std::all_of(groups_.begin(), groups_.end(),
-                               [](const auto& group) { return !group->one_host() && group->settle().ok(); });
+                               [](const auto& group) { return !group || (!group->one_host() && group->settle().ok()); });
         });
     }
     void leave(int host) {
         auto& control = controls_[size_t(host)];
         (*this)[host].row(host).state.store(RankState::left);
+        if (const auto later = later_.find(host); later != later_.end())
+            (*this)[host].row(later->second).state.store(RankState::left);
         left_.push_back(control);
         Control::leave(std::move(control));
     }
@@ -93,6 +98,7 @@ class Hosts {
     // Another rank of the host joins after its check-in.
     void join(int host, int rank) {
         Segment& group = (*this)[host];
+        later_[host] = rank;
         add_rank(group, rank);
         group.header().joined = 2;
         group.doorbell().ring();
@@ -150,12 +156,13 @@ class Hosts {
         settings.check_in.root_exists = true;
         settings.check_in.self = entry(host);
         if (!addresses.empty()) settings.check_in.self.addresses = addresses;
-        controls_.push_back(
-            std::make_shared<Control>(dispatcher_, groups_[size_t(host)], identity_, std::move(settings)));
+        controls_[size_t(host)] =
+            std::make_shared<Control>(dispatcher_, groups_[size_t(host)], identity_, std::move(settings));
     }
 
     int64_t heartbeat_ms_;
     int count_;
+    std::map<int, int> later_;  // by host
     net::Identity identity_ = fresh_identity();
     std::shared_ptr<AcceptDispatcher> dispatcher_;
     std::optional<RootRendezvous> root_;
