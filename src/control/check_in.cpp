@@ -46,7 +46,7 @@ std::string leader_text(const HostEntry& host) {
     std::vector<int> ranks;
     for (const RankEntry& member : host.members) ranks.push_back(member.rank);
     std::sort(ranks.begin(), ranks.end());
-    return fmt::format("process {}, which led {} with {}", host.pid, host.text(), ranks_text(ranks));
+    return fmt::format("process {}, the leader of {} with {}", host.pid, host.text(), ranks_text(ranks));
 }
 
 int lowest_rank(const HostEntry& host) {

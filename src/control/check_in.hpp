@@ -61,7 +61,7 @@ struct JoinedReport {
     static JoinedReport read(ByteReader& from);
 };
 
-// `process 4711, which led node7 (10.0.0.3:4711) with ranks 4 to 7`
+// `process 4711, the leader of node7 (10.0.0.3:4711) with ranks 4 to 7`
 std::string leader_text(const HostEntry& host);
 int lowest_rank(const HostEntry& host);  // -1: it has none
 // init.rank-died: a leader ended before all ranks had joined. `leader`: leader_text(); `rank`: of it; `why`: of its

@@ -59,8 +59,8 @@ std::string CheckInClient::obstacle() const {
         return fmt::format("{}{}{}", obstacle_, obstacle_.empty() ? "" : "; ", lost);
     if (silent_us < root_silent_us) return obstacle_;
     const std::string missing = up->missing_packets();
-    return fmt::format("{}{}{} at {} has said nothing for {} ms{}{}", obstacle_, obstacle_.empty() ? "" : "; ",
-                       attached_ ? placement_.leader : "the root", up->peer().text(), silent_us / 1000,
+    return fmt::format("{}{}{} has said nothing for {} ms{}{}", obstacle_, obstacle_.empty() ? "" : "; ",
+                       attached_ ? placement_.leader : "the root at " + up->peer().text(), silent_us / 1000,
                        missing.empty() ? "" : "; ", missing);
 }
 
@@ -243,7 +243,10 @@ void CheckInClient::connect_to_parent() {
             if (socket) return attach(std::move(*socket));
             detach(socket.status().sentence());
         });
-    timer_ = dispatcher_->service().after(parent_patience_us, [this] { detach(connect_->pending()); });
+    timer_ = dispatcher_->service().after(parent_patience_us, [this] {
+        const std::string pending = connect_->pending();
+        detach(pending.empty() ? "no connection" : pending);
+    });
 }
 
 void CheckInClient::attach(Fd socket) {

@@ -240,12 +240,12 @@ void RootRendezvous::on_end(Client& client, const Status& why) {
     if (complete_) dispatcher_->service().post([] { close_finished(); });
 }
 
-// The missing ranks; if there are none, the leaders on their way.
+// The missing ranks; if there are none, a leader on its way.
 std::string RootRendezvous::obstacle() const {
     if (!roster_.all_joined()) return roster_.missing();
     for (const Client& client : clients_)
         if (client.state == Client::moving)
-            return fmt::format("{}, which connects to {}", leader_text(roster_.host(client.place)),
+            return fmt::format("{}, to connect to {}", leader_text(roster_.host(client.place)),
                                leader_text(roster_.host(CheckInTree::parent(client.place))));
     return "the description of a machine";
 }
