@@ -9,7 +9,8 @@
 #include <string>
 
 #include "src/control/check_in_relay.hpp"
-#include "src/control/control_connection.hpp"
+#include "src/control/joined_ranks.hpp"
+#include "src/control/parent_link.hpp"
 
 namespace weft::internal {
 
@@ -20,6 +21,8 @@ struct CheckInSettings {
     std::string root_hint;           // HostRendezvous::root_hint()
     bool listener_existed = false;   // a process has listened there: if no process listens, it has ended
     HostEntry self;                  // without members
+    // Counted on the service thread.
+    std::shared_ptr<CheckInTraffic> traffic = std::make_shared<CheckInTraffic>();
 };
 
 // Owned by Control, thread-bound to the service thread.
@@ -36,32 +39,27 @@ class CheckInClient {
     // Reports, once, that this host's ranks have given up.
     void send_abort();
     // The ranks of this host that the root knows, or will know.
-    const std::set<int>& members() const { return members_; }
+    const std::set<int>& members() const { return joined_.members(); }
     // The obstacle to checking in, or the missing ranks; empty: unknown.
     std::string obstacle() const;
     // Tells the leaders below if those above are silent. Called at the slow tick.
     void tick();
     // The leaders below have the outcome.
     bool relayed() const { return relay_.idle(); }
-    const CheckInTraffic& traffic() const { return traffic_; }
 
   private:
-    bool all_here() const;
     void connect();
     void on_failed_connect(const Status& why);
     void check_in(Fd socket);
     void on_root_end(const Status& why);
-    // The connection over which this leader reports and hears: to the root at first.
-    ControlConnection* up() const { return attached_ ? parent_.get() : root_.get(); }
+    bool attached() const { return parent_ && parent_->connection(); }
+    // The connection over which this leader reports and hears: to the root at first. Null: none.
+    ControlConnection* up() const { return attached() ? parent_->connection() : root_.get(); }
     void send(ControlConnection& link, CheckInFrame kind, const ByteWriter& content = {});
-    std::vector<RankEntry> newly_joined();
-    void put_members(ByteWriter& to, const std::vector<RankEntry>& members) const;
     void on_frame(CheckInFrame kind, ByteReader& content);
     void on_placed(ByteReader& content);
     void connect_to_parent();
-    void attach(Fd socket);
-    void detach(const std::string& why);
-    void on_parent_end(const Status& why);
+    void wait_at_root(const std::string& why);
     void close();
 
     std::shared_ptr<AcceptDispatcher> dispatcher_;
@@ -69,19 +67,19 @@ class CheckInClient {
     net::Identity identity_;
     CheckInSettings settings_;
     OnRankTable on_rank_table_;
-    std::unique_ptr<AsyncConnect> connect_;  // to the root, then to the parent
-    std::unique_ptr<ControlConnection> root_, parent_;
+    std::unique_ptr<AsyncConnect> connect_;    // to the root
+    std::unique_ptr<ControlConnection> root_;  // until the parent has taken this leader
+    std::unique_ptr<ParentLink> parent_;       // null if that is the root
     Placement placement_;
-    bool attached_ = false;  // the parent has taken this leader
-    CheckInTraffic traffic_;
     CheckInRelay relay_;
-    std::set<int> members_;
-    CpuShare share_;  // the processors of the members
+    JoinedRanks joined_;
     bool abort_sent_ = false;
-    int64_t retry_us_;
-    int64_t refused_us_ = 0;  // since when no process listens at the root's addresses; 0: one does
-    uint64_t timer_ = 0;      // of the next attempt, or of the parent
-    std::string obstacle_;    // as last received
+    struct {
+        int64_t after_us = 20'000;
+        int64_t refused_us = 0;  // since when no process listens at the root's addresses; 0: one does
+        uint64_t timer = 0;
+    } retry_;
+    std::string obstacle_;  // as last received
 };
 
 }  // namespace weft::internal

@@ -53,9 +53,7 @@ void CheckInRelay::on_frame(int place, CheckInFrame kind, ByteReader& content) {
     traffic_->received(kind, content.left());
     if (settled_) return;
     switch (kind) {
-        case CheckInFrame::attach:
-            children_[place].attached = true;
-            return send(children_[place], CheckInFrame::taken);
+        case CheckInFrame::attach: children_[place].attached = true; return send(children_[place], CheckInFrame::taken);
         case CheckInFrame::joined: return add_reports(content.rest());
         case CheckInFrame::lost: [[fallthrough]];
         case CheckInFrame::failed: return up_(kind, content.rest());

@@ -62,12 +62,6 @@ std::string Control::obstacle() {
     return text;
 }
 
-CheckInTraffic Control::check_in_traffic() {
-    CheckInTraffic traffic;
-    service().run([&] { traffic = check_in_.traffic(); });
-    return traffic;
-}
-
 void Control::settle(RankTable rank_table) {
     rank_table_ = std::move(rank_table);
     // All ranks are on this host and joined late. The segment is complete, and no rank needs the network.
@@ -246,7 +240,8 @@ bool Control::needed() const {
         here |= segment_->row(rank).state.load(std::memory_order_acquire) == RankState::joined ||
                 has_kernels(*segment_, rank);
     // An entry without a path is reported later.
-    if (!here && check_in_.relayed() && tree_links_->remaining() <= 1 && (!oob_forwarder_->has_unreachable() || exiting_since_us_ != 0))
+    if (!here && check_in_.relayed() && tree_links_->remaining() <= 1 &&
+        (!oob_forwarder_->has_unreachable() || exiting_since_us_ != 0))
         return false;
     if (exiting_since_us_ == 0) return true;
     const int64_t ending_us = heartbeat_.clock() - exiting_since_us_;

@@ -40,8 +40,6 @@ class Control {
     void report_failure();
     // The obstacle to checking in, or the missing ranks; empty: unknown. Thread-safe.
     std::string obstacle();
-    // Of the rendezvous, so far. Thread-safe.
-    CheckInTraffic check_in_traffic();
     // Readable once the rendezvous has ended, with success or failure.
     int settled_event() const { return health_.number(); }
 

@@ -140,8 +140,8 @@ void RootRendezvous::send(Client& client, CheckInFrame kind, const ByteWriter& c
 void RootRendezvous::on_frame(Client& client, CheckInFrame kind, ByteReader& content) {
     traffic_.received(kind, content.left());
     if (complete_)
-        return refuse(client, fail(error::init_id_used, "all {} ranks of this unique id have joined already",
-                                   roster_.ranks()));
+        return refuse(client,
+                      fail(error::init_id_used, "all {} ranks of this unique id have joined already", roster_.ranks()));
     if (failure_)
         if (Status status = read(client, kind, content); !status) return fail_all(std::move(status));
     if (!failure_) return refuse(client, failure_);  // too late: it receives the outcome of the others

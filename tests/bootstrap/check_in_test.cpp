@@ -37,7 +37,8 @@ std::vector<HostEntry> made_up_hosts(int count, int ranks_per_host) {
 
 }  // namespace
 
-TEST_CASE("no host has more than 18 connections, 36 sent frames and one received rank table at any number of hosts", "[check_in]") {
+TEST_CASE("no host has more than 18 connections, 36 sent frames and one received rank table at any number of hosts",
+          "[check_in]") {
     constexpr size_t control_bytes = 600;  // the placement: one leader's name, ranks and addresses
     for (const int count : {2, 3, 16, 17, 64, 272, 273, 1000, 4096}) {
         if (small() && count == 1000) continue;
@@ -81,7 +82,7 @@ TEST_CASE("leaders exchange exactly the connections, frames and bytes of the mod
         }
         const CheckInModel model(entries, hosts.identity().secret);
         for (int place = 1; place <= count; ++place)
-            CHECK(hosts.control(hosts.at(place)).check_in_traffic().text() == model.at(place).text());
+            CHECK(hosts.traffic(hosts.at(place)).text() == model.at(place).text());
         CHECK(hosts.root().traffic().text() == model.at(0).text());
     }
 }
@@ -96,8 +97,7 @@ TEST_CASE("a leader that cannot reach its parent waits at the root", "[check_in]
     for (int host = 0; host < last; ++host) hosts.add(host);
     REQUIRE(hosts.met());
     CHECK(hosts.at(1) == last);
-    for (int host = 0; host < count; ++host)
-        CHECK(hosts.control(host).check_in_traffic().connections == 1);
+    for (int host = 0; host < count; ++host) CHECK(hosts.traffic(host).connections == 1);
 }
 
 TEST_CASE("ranks that join late at hosts below others are known to all", "[check_in]") {
@@ -105,7 +105,8 @@ TEST_CASE("ranks that join late at hosts below others are known to all", "[check
     Hosts hosts(count, 1'000'000'000, count - 1);
     REQUIRE(hosts.placed());
     for (int place = 1; place < count; ++place)
-        CHECK(eventually([&] { return hosts.control(hosts.at(place)).obstacle() == fmt::format("rank {}", count - 1); }));
+        CHECK(
+            eventually([&] { return hosts.control(hosts.at(place)).obstacle() == fmt::format("rank {}", count - 1); }));
     const int host = hosts.at(first_below);
     hosts.join(host, count - 1);
     REQUIRE(hosts.met());
@@ -120,7 +121,7 @@ TEST_CASE("a leader that ends during the rendezvous is named on all hosts, also 
         Hosts hosts(count, 1'000'000'000, count - 1);
         REQUIRE(hosts.placed());
         REQUIRE(eventually([&] {  // attached
-            return hosts.control(hosts.at(1)).check_in_traffic().connections == 4;
+            return hosts.traffic(hosts.at(1)).connections == 4;
         }));
         const int ended = hosts.at(place);
         hosts.end(ended);
@@ -138,7 +139,7 @@ TEST_CASE("the end of the root is reported by leaders below others, too", "[chec
     constexpr int count = arity + 4;
     Hosts hosts(count, 1'000'000'000, count - 1);
     REQUIRE(hosts.placed());
-    REQUIRE(eventually([&] { return hosts.control(hosts.at(1)).check_in_traffic().connections == 4; }));
+    REQUIRE(eventually([&] { return hosts.traffic(hosts.at(1)).connections == 4; }));
     hosts.end_root();
     for (int host = 0; host < count - 1; ++host) {
         REQUIRE(eventually([&] { return hosts[host].aborted(); }));

@@ -32,6 +32,7 @@ class Hosts {
         root_.emplace(dispatcher_, identity_);
         groups_.resize(size_t(count));
         controls_.resize(size_t(count));
+        traffic_.resize(size_t(count));
         for (int host = 0; host < std::min(count, present); ++host) add(host);
     }
     // One more host comes. `addresses`: where it claims to listen; none: where it does.
@@ -53,8 +54,9 @@ class Hosts {
     bool met() {
         // As a rank that joins: the service thread may still be in settle() of its own.
         return eventually([&] {
-            return std::all_of(groups_.begin(), groups_.end(),
-                               [](const auto& group) { return !group || (!group->one_host() && group->settle().ok()); });
+            return std::all_of(groups_.begin(), groups_.end(), [](const auto& group) {
+                return !group || (!group->one_host() && group->settle().ok());
+            });
         });
     }
     void leave(int host) {
@@ -70,21 +72,27 @@ class Hosts {
     void end_root() { root_.reset(); }
     RootRendezvous& root() { return *root_; }
     Control& control(int host) { return *controls_[size_t(host)]; }
-    // All have a place.
+    CheckInTraffic traffic(int host) {
+        CheckInTraffic traffic;
+        dispatcher_->service().run([&] { traffic = *traffic_[size_t(host)]; });
+        return traffic;
+    }
+    // All that have come have a place.
     bool placed() {
         return eventually([&] {
-            return std::all_of(controls_.begin(), controls_.end(),
-                               [](const auto& control) { return !control || control->check_in_traffic().place > 0; });
+            for (int host = 0; host < count_; ++host)
+                if (controls_[size_t(host)] && traffic(host).place == 0) return false;
+            return true;
         });
     }
     // The host at a place.
     int at(int place) {
-        for (int host = 0; host < int(controls_.size()); ++host)
-            if (controls_[size_t(host)] && controls_[size_t(host)]->check_in_traffic().place == place) return host;
+        for (int host = 0; host < count_; ++host)
+            if (controls_[size_t(host)] && traffic(host).place == place) return host;
         FAIL("no host has place " << place);
         return -1;
     }
-    // What its leader checks in with.
+    // The entry with which its leader checks in.
     HostEntry entry(int host) const {
         HostEntry self;
         self.identity = uint64_t(host) + 1;
@@ -155,6 +163,7 @@ class Hosts {
         settings.check_in.root = dispatcher_->listener().addresses();
         settings.check_in.root_exists = true;
         settings.check_in.self = entry(host);
+        traffic_[size_t(host)] = settings.check_in.traffic;
         if (!addresses.empty()) settings.check_in.self.addresses = addresses;
         controls_[size_t(host)] =
             std::make_shared<Control>(dispatcher_, groups_[size_t(host)], identity_, std::move(settings));
@@ -168,6 +177,7 @@ class Hosts {
     std::optional<RootRendezvous> root_;
     std::vector<std::shared_ptr<Segment>> groups_;
     std::vector<std::shared_ptr<Control>> controls_;
+    std::vector<std::shared_ptr<CheckInTraffic>> traffic_;
     std::vector<std::weak_ptr<Control>> left_;
 };
 
