@@ -1,7 +1,9 @@
 // init_perf.cpp: the time until all ranks have a communicator, from the last rank's entry to the last return, beside a
 // bare barrier of the same ranks. Each round has new processes, because the first communicator of a process costs most.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -10,8 +12,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -134,7 +138,28 @@ double median(std::vector<double> numbers) {
     return numbers[numbers.size() / 2];
 }
 
-bool measure(int ranks, bool processes, int rounds) {
+// How the ranks run: threads of one process, processes of one host, or processes that each claim to be a host.
+enum class Place { threads, processes, hosts };
+struct Setting {
+    Place place = Place::threads;
+    std::string namespaces;  // of hosts: the name of rank 0's network namespace is this with a 0 behind; empty: none
+};
+
+int run_process(Board& board, int rank, const Setting& setting) {
+    if (setting.place == Place::hosts) setenv("WEFT_HOSTID", fmt::format("node{}", rank).c_str(), 1);
+    if (!setting.namespaces.empty()) {
+        const std::string file = fmt::format("/run/netns/{}{}", setting.namespaces, rank);
+        const int own = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+        if (own < 0 || setns(own, CLONE_NEWNET) != 0) {
+            print_error("init_perf: rank {} cannot enter {}: {}\n", rank, file, weft::internal::errno_text(errno));
+            return 1;
+        }
+        close(own);
+    }
+    return board.take_part(rank) ? 0 : 1;
+}
+
+bool measure(int ranks, const Setting& setting, int rounds) {
     std::vector<double> times[Board::phases];
     for (int round = 0; round < rounds; ++round) {
         Board* const board = Board::make(ranks);
@@ -142,15 +167,17 @@ bool measure(int ranks, bool processes, int rounds) {
             print_error("init_perf: no memory for {} ranks\n", ranks);
             return false;
         }
-        const bool good = processes ? in_processes(ranks, [&](int rank) { return board->take_part(rank) ? 0 : 1; })
-                                    : in_processes(1, [&](int) { return run_threads(*board, ranks); });
+        const bool good = setting.place == Place::threads
+                              ? in_processes(1, [&](int) { return run_threads(*board, ranks); })
+                              : in_processes(ranks, [&](int rank) { return run_process(*board, rank, setting); });
         for (int phase = 0; good && phase < Board::phases; ++phase)
             times[phase].push_back(board->time(Board::Phase(phase)));
         Board::unmap(board);
         if (!good) return false;
     }
+    static constexpr const char* names[] = {"threads", "processes", "hosts"};
     const std::vector<double>& init = times[Board::init];
-    print_output("{:>6} {:>10} {:>10.1f} {:>10.1f} {:>12.2f} {:>11.1f}\n", ranks, processes ? "processes" : "threads",
+    print_output("{:>6} {:>10} {:>10.1f} {:>10.1f} {:>12.2f} {:>11.1f}\n", ranks, names[int(setting.place)],
                  median(init), *std::max_element(init.begin(), init.end()), median(times[Board::barrier]),
                  median(times[Board::destroy]));
     weft::internal::flush_output();
@@ -161,18 +188,24 @@ bool measure(int ranks, bool processes, int rounds) {
 
 int main(int argc, char** argv) {
     std::vector<int> ranks = {2, 16, 64, 256};
-    bool processes = false;
+    bool processes = false, hosts = false;
     int rounds = 5;
-    CLI::App app("The time until all ranks of one host have a communicator.", "init_perf");
+    CLI::App app("The time until all ranks have a communicator.", "init_perf");
     app.add_option("-n,--ranks", ranks, "numbers of ranks, one row each")->check(CLI::Range(1, 4096));
     app.add_flag("-p,--processes", processes, "each rank is a process; otherwise a thread");
+    app.add_flag("--hosts", hosts, "each rank is a process that claims to be a host of its own (WEFT_HOSTID)");
+    Setting setting;
+    app.add_option("--namespaces", setting.namespaces,
+                   "rank N of --hosts enters the network namespace NAMEN first (as root; `ip netns add`)")
+        ->needs("--hosts");
     app.add_option("-r,--rounds", rounds, "rounds of each row, in new processes")->check(CLI::Range(1, 10'000));
     CLI11_PARSE(app, argc, argv);
     print_output(
         "# init_perf: weftCommInitRank, from the last rank's entry to the last return, over {} rounds\n"
         "{:>6} {:>10} {:>10} {:>10} {:>12} {:>11}\n",
         rounds, "ranks", "as", "median ms", "most ms", "barrier ms", "destroy ms");
+    setting.place = hosts ? Place::hosts : processes ? Place::processes : Place::threads;
     bool good = true;
-    for (size_t row = 0; good && row < ranks.size(); ++row) good = measure(ranks[row], processes, rounds);
+    for (size_t row = 0; good && row < ranks.size(); ++row) good = measure(ranks[row], setting, rounds);
     return weft::internal::status_after_output("init_perf", good ? 0 : 1);
 }

@@ -11,7 +11,7 @@
 namespace weft::internal {
 
 // The revision among builds of one version. Raise it with every change of data that one process writes for another, in
-// a segment or on a socket. That is: DeviceFacts, AgreedOptions, a row of Segment, the rank table, agreed texts,
+// a segment or on a socket. That is: DeviceFacts, AgreedOptions, a row of Segment, the rank table, check-in, agreed texts,
 // message headers, the contents of flag lines and slots, and zero-copy messages. The handshake stays the same in all
 // revisions.
 inline constexpr uint32_t wire_revision = 16;

@@ -32,7 +32,7 @@ Control::Control(std::shared_ptr<AcceptDispatcher> dispatcher, std::shared_ptr<S
       identity_(identity),
       heartbeat_{settings.heartbeat_ms, settings.clock},
       health_(std::move(settings.settled_event)),
-      check_in_(service(), segment_, identity_, std::move(settings.check_in),
+      check_in_(dispatcher_, segment_, identity_, std::move(settings.check_in),
                 [this](RankTable rank_table) { settle(std::move(rank_table)); }) {
     dispatcher_->listener().register_identity(identity_);
     service().run([this] {
@@ -175,6 +175,7 @@ void Control::tick() {
     tick_timer_ = service().after(tick_us, [this] { tick(); });
     if (tree_links_) tree_links_->detect_pause();
     read_segment();
+    if (host_ < 0) check_in_.tick();
     if (!segment_->aborted()) find_dead_ranks();
     if (tree_links_ && !segment_->aborted()) tree_links_->tick();
     if (oob_forwarder_ && oob_forwarder_->unreachable_due()) report_unreachable();
@@ -239,11 +240,12 @@ bool Control::needed() const {
         here |= segment_->row(rank).state.load(std::memory_order_acquire) == RankState::joined ||
                 has_kernels(*segment_, rank);
     // An entry without a path is reported later.
-    if (!here && tree_links_->remaining() <= 1 && (!oob_forwarder_->has_unreachable() || exiting_since_us_ != 0))
+    if (!here && check_in_.relayed() && tree_links_->remaining() <= 1 &&
+        (!oob_forwarder_->has_unreachable() || exiting_since_us_ != 0))
         return false;
     if (exiting_since_us_ == 0) return true;
     const int64_t ending_us = heartbeat_.clock() - exiting_since_us_;
-    return ending_us < exit_patience_us && needed_by_calls(*segment_, ending_us);
+    return ending_us < exit_patience_us && (!check_in_.relayed() || needed_by_calls(*segment_, ending_us));
 }
 
 void Control::go_if_done() {

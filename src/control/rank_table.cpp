@@ -37,7 +37,8 @@ void HostEntry::write(ByteWriter& to) const {
     to.put(boot);
     put_share(to, share);
     to.put(link_mbps);
-    machine.write(to);
+    to.put_bytes(machine.domain);
+    to.put(machine_digest);
     to.put_failure(refusal);
     to.put_addresses(addresses);
     to.put(uint32_t(members.size()));
@@ -54,7 +55,8 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.boot = from.get<uint64_t>();
     entry.share = get_share(from);
     entry.link_mbps = from.get<int64_t>();
-    entry.machine = MachineText::read(from);
+    entry.machine.domain = from.get_bytes();
+    entry.machine_digest = from.get<net::Digest>();
     entry.refusal = from.get_optional_failure();
     entry.addresses = from.get_addresses();
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)

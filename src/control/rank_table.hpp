@@ -6,6 +6,7 @@
 
 #include "src/control/agreed_texts.hpp"
 #include "src/net/bytes.hpp"
+#include "src/net/secret.hpp"
 #include "src/segment/segment.hpp"
 
 namespace weft::internal {
@@ -21,7 +22,7 @@ struct RankEntry {
     static RankEntry read(ByteReader& from);
 };
 
-// Sent by the leader of a host when it checks in. Ranks that join later follow in frames of their own.
+// Sent by the leader of a host when it checks in. Ranks that join later follow in frames of their own (JoinedReport).
 struct HostEntry {
     uint64_t identity = 0;  // of the host
     std::string name;
@@ -32,6 +33,8 @@ struct HostEntry {
     CpuShare share{};       // of its ranks
     int64_t link_mbps = 0;  // 0: unknown
     MachineText machine;
+    // Secret::prove() of machine.text, which itself is sent only if the root asks for it; zero: there is no text.
+    net::Digest machine_digest{};
     std::optional<Failure> refusal;       // as in AgreedTexts
     std::vector<net::Address> addresses;  // of the leader's process
     std::vector<RankEntry> members;       // so far

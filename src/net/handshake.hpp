@@ -18,7 +18,7 @@
 namespace weft::internal::net {
 
 // The use of a connection. Each kind gives `detail` and `token` a meaning.
-enum PurposeKind : uint32_t { checkin = 1, control = 2, data = 3, segment = 4, rdma = 5 };
+enum PurposeKind : uint32_t { checkin = 1, control = 2, data = 3, segment = 4, rdma = 5, relay = 6 };
 struct Purpose {
     uint32_t kind = 0;
     uint32_t detail = 0;

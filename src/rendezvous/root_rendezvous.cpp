@@ -123,138 +123,116 @@ void RootRendezvous::welcome(net::AcceptedConnection accepted) {
     used_.store(true, std::memory_order_release);
     // As a task, because it may open and close roots.
     if (auto on_use = std::exchange(on_use_, {})) dispatcher_->service().post(std::move(on_use));
+    ++traffic_.connections;
     Client& client = clients_.emplace_back();
     client.link = std::make_unique<ControlConnection>(
         dispatcher_->service(), std::move(accepted.socket),
-        [this, &client](uint32_t kind, ByteReader& content) { on_frame(client, kind, content); },
+        [this, &client](uint32_t kind, ByteReader& content) { on_frame(client, CheckInFrame(kind), content); },
         [this, &client](const Status& why) { on_end(client, why); });
     if (timer_ == 0) timer_ = dispatcher_->service().after(tell_after_us, [this] { tell_waiting(); });
 }
 
-void RootRendezvous::on_frame(Client& client, uint32_t kind, ByteReader& content) {
-    Status status;
-    std::vector<RankEntry> members;
-    if (!failure_ || complete_) {  // too late: it receives the outcome of the others
-        if (complete_) status = fail(error::init_id_used, "all {} ranks of this unique id have joined already", ranks_);
-    } else if (kind == uint32_t(CheckInFrame::host) && !client.checked_in) {
-        client.entry = HostEntry::read(content);
-        client.checked_in = true;
-        members = std::exchange(client.entry.members, {});
-        if (ranks_ == 0) {
-            ranks_ = client.entry.ranks;
-            first_text_ = client.entry.text();
-        }
-        if (content.ok() && client.entry.ranks != ranks_) {
-            status = fail(error::mismatch_ranks,
-                          "the ranks of {} were given nranks {}, and those of {} were given {}: all ranks must be "
-                          "given the same nranks",
-                          client.entry.text(), client.entry.ranks, first_text_, ranks_);
-        } else {
-            status = add_ranks(client, members, content);
-        }
-        WEFT_LOG(info, init, "{} checked in with {} of {} ranks", client.entry.text(), members.size(), ranks_);
-    } else if (kind == uint32_t(CheckInFrame::joined) && client.checked_in) {
-        client.entry.share = get_share(content);
-        for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
-            members.push_back(RankEntry::read(content));
-        status = add_ranks(client, members, content);
-    } else if (kind == uint32_t(CheckInFrame::failed)) {
-        status = Status(content.get_failure());
-    } else {
-        status = fail(error::internal_state, "{} sent the root an unexpected message", client.link->peer().text());
-    }
-    if (!status && complete_) {
-        refuse(client, status);
-    } else if (!status) {
-        fail_all(std::move(status));
-    } else if (!failure_) {
-        refuse(client, failure_);
-    } else if (ranks_ > 0 && int(by_rank_.size()) == ranks_) {
-        finish();
-    }
+void RootRendezvous::send(Client& client, CheckInFrame kind, const ByteWriter& content) {
+    traffic_.sent(kind, content.bytes().size());
+    client.link->send(uint32_t(kind), content);
 }
 
-Status RootRendezvous::add_ranks(Client& client, const std::vector<RankEntry>& members, ByteReader& content) {
-    for (const RankEntry& member : members) {
-        if (member.rank < 0 || member.rank >= ranks_)
-            return fail(error::internal_state, "{} claims to have rank {} of {}", client.entry.text(), member.rank,
-                        ranks_);
-        if (const auto [place, first] = by_rank_.emplace(member.rank, &client); !first) {
-            const HostEntry& other = place->second->entry;
-            const auto earlier = std::find_if(other.members.begin(), other.members.end(),
-                                              [&](const RankEntry& one) { return one.rank == member.rank; });
-            return fail(error::mismatch_rank_twice, "two processes are rank {} of {}: pid {} on {} and pid {} on {}",
-                        member.rank, ranks_, earlier->pid, other.text(), member.pid, client.entry.text())
-                .about({.rank = member.rank});
-        }
-        client.entry.members.push_back(member);
-        if (member.rank == 0) {
-            agreed_ = content.get<AgreedOptions>();
-            texts_.tuning = content.get_bytes();
-            texts_.refusal = content.get_optional_failure();
-        }
+void RootRendezvous::on_frame(Client& client, CheckInFrame kind, ByteReader& content) {
+    traffic_.received(kind, content.left());
+    if (complete_)
+        return refuse(client,
+                      fail(error::init_id_used, "all {} ranks of this unique id have joined already", roster_.ranks()));
+    if (failure_)
+        if (Status status = read(client, kind, content); !status) return fail_all(std::move(status));
+    if (!failure_) return refuse(client, failure_);  // too late: it receives the outcome of the others
+    if (roster_.complete() && moving_ == 0) finish();
+}
+
+Status RootRendezvous::read(Client& client, CheckInFrame kind, ByteReader& content) {
+    const bool known = client.state == Client::here || client.state == Client::moving;
+    if (kind == CheckInFrame::host && client.state == Client::fresh) return check_in(client, content);
+    if (kind == CheckInFrame::failed) return Status(content.get_failure());
+    if (kind == CheckInFrame::joined && known) return roster_.add_joined(content);
+    if (kind == CheckInFrame::lost && known) return read_lost(content);
+    if (kind == CheckInFrame::machine && known) {
+        const std::string text = content.get_bytes();
+        roster_.add_machine(identity_.secret.prove(text.data(), text.size()), text);
+        return ok();
     }
-    if (!content.at_end())
-        return fail(error::internal_damaged, "{} sent the root a damaged message", client.entry.text());
+    if ((kind == CheckInFrame::attached || kind == CheckInFrame::detached) && client.state == Client::moving) {
+        --moving_;
+        client.state = kind == CheckInFrame::attached ? Client::elsewhere : Client::here;
+        // The leader does not close it: unread data could then destroy its last frame.
+        if (client.state == Client::elsewhere) client.link->close_when_idle();
+        if (client.state == Client::here)
+            WEFT_LOG(info, init, "{} waits at the root: {}", roster_.host(client.place).text(), content.get_text());
+        return ok();
+    }
+    return fail(error::internal_state, "{} sent the root an unexpected message", client.link->peer().text());
+}
+
+Status RootRendezvous::check_in(Client& client, ByteReader& content) {
+    auto place = roster_.add_host(content);
+    if (!place) return place.take_status();
+    client.place = *place;
+    const HostEntry& host = roster_.host(*place);
+    WEFT_LOG(info, init, "{} checked in with {} of {} ranks", host.text(), host.members.size(), roster_.ranks());
+    const Placement placement = roster_.placement(*place);
+    client.state = placement.parent == 0 ? Client::here : Client::moving;
+    moving_ += client.state == Client::moving;
+    ByteWriter answer;
+    placement.write(answer);
+    send(client, CheckInFrame::placed, answer);
     return ok();
+}
+
+Status RootRendezvous::read_lost(ByteReader& content) {
+    const int place = content.get<int32_t>();
+    const std::string why = content.get_text();
+    if (!content.at_end() || !roster_.has(place)) return fail(error::internal_damaged, "a report of an end is damaged");
+    return leader_lost(leader_text(roster_.host(place)), lowest_rank(roster_.host(place)), why);
 }
 
 void RootRendezvous::finish() {
     complete_ = true;
-    std::vector<Client*> order;
-    for (Client& client : clients_)
-        if (client.checked_in) {
-            std::sort(client.entry.members.begin(), client.entry.members.end(),
-                      [](const RankEntry& one, const RankEntry& other) { return one.rank < other.rank; });
-            if (!client.entry.members.empty()) order.push_back(&client);
-        }
-    std::sort(order.begin(), order.end(), [](const Client* one, const Client* other) {
-        return one->entry.members.front().rank < other->entry.members.front().rank;
-    });
-    RankTable rank_table;
-    rank_table.agreed = agreed_;
-    rank_table.texts = std::move(texts_);
-    for (Client* client : order) {
-        rank_table.texts.add_machine(std::exchange(client->entry.machine, {}));
-        if (!rank_table.texts.refusal) rank_table.texts.refusal = std::move(client->entry.refusal);
-        rank_table.hosts.push_back(client->entry);
-    }
-    rank_table.facts = facts_of(rank_table.hosts);
-    ByteWriter common;
-    rank_table.write(common);
+    ByteWriter content;
+    roster_.rank_table().write(content);
     for (Client& client : clients_) {
-        // A client that has not checked in comes too late.
-        if (std::find(order.begin(), order.end(), &client) == order.end()) continue;
-        client.link->send(uint32_t(CheckInFrame::rank_table), common);
+        if (client.state != Client::here) continue;  // a client that has not checked in comes too late
+        send(client, CheckInFrame::rank_table, content);
         client.link->close_when_idle();
     }
-    WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());
+    WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts; the rank table has {} bytes; the root had {}",
+             roster_.ranks(), roster_.hosts(), content.bytes().size(), traffic_.text());
+}
+
+CheckInTraffic RootRendezvous::traffic() {
+    CheckInTraffic traffic;
+    dispatcher_->service().run([&] { traffic = traffic_; });
+    return traffic;
 }
 
 void RootRendezvous::refuse(Client& client, const Status& why) {
     ByteWriter content;
     content.put_failure(why.failure());
-    client.link->send(uint32_t(CheckInFrame::refused), content);
+    send(client, CheckInFrame::refused, content);
     client.link->close_when_idle();
 }
 
 void RootRendezvous::fail_all(Status failure) {
     failure_ = std::move(failure);
     WEFT_LOG(warn, init, "the rendezvous failed: {}", failure_.text());
-    for (Client& client : clients_) refuse(client, failure_);
+    for (Client& client : clients_)
+        if (client.state != Client::elsewhere) refuse(client, failure_);
 }
 
 void RootRendezvous::on_end(Client& client, const Status& why) {
-    const HostEntry entry = std::move(client.entry);
-    const bool counted = client.checked_in && !entry.members.empty();
+    const int place = client.state == Client::elsewhere ? 0 : client.place;
+    moving_ -= client.state == Client::moving;
     clients_.remove_if([&](const Client& one) { return &one == &client; });
-    if (counted && !complete_ && failure_) {
-        std::vector<int> lost;
-        for (const RankEntry& member : entry.members) lost.push_back(member.rank);
-        std::sort(lost.begin(), lost.end());
-        fail_all(fail(error::init_rank_died, "process {}, which led {} with {}, ended while the ranks were joining: {}",
-                      entry.pid, entry.text(), ranks_text(lost), why ? "it closed the connection" : why.sentence())
-                     .about({.rank = lost.front()}));
+    if (place > 0 && !complete_ && failure_) {
+        const HostEntry& host = roster_.host(place);
+        fail_all(leader_lost(leader_text(host), lowest_rank(host), end_text(why)));
     }
     if ((!complete_ && failure_) || !clients_.empty()) return;
     finished_.store(true, std::memory_order_release);
@@ -262,19 +240,23 @@ void RootRendezvous::on_end(Client& client, const Status& why) {
     if (complete_) dispatcher_->service().post([] { close_finished(); });
 }
 
-std::string RootRendezvous::missing() const {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < ranks_; ++rank)
-        if (!by_rank_.count(rank)) ranks.push_back(rank);
-    return ranks_text(ranks);
+// The missing ranks; if there are none, a leader on its way.
+std::string RootRendezvous::obstacle() const {
+    if (!roster_.all_joined()) return roster_.missing();
+    for (const Client& client : clients_)
+        if (client.state == Client::moving)
+            return fmt::format("{}, to connect to {}", leader_text(roster_.host(client.place)),
+                               leader_text(roster_.host(CheckInTree::parent(client.place))));
+    return "the description of a machine";
 }
 
 void RootRendezvous::tell_waiting() {
     timer_ = dispatcher_->service().after(tell_after_us, [this] { tell_waiting(); });
-    if (complete_ || !failure_ || ranks_ == 0) return;
+    if (complete_ || !failure_ || roster_.ranks() == 0) return;
     ByteWriter content;
-    content.put_text(missing());
-    for (Client& client : clients_) client.link->send(uint32_t(CheckInFrame::waiting), content);
+    content.put_text(obstacle());
+    for (Client& client : clients_)
+        if (client.state != Client::elsewhere) send(client, CheckInFrame::waiting, content);
 }
 
 }  // namespace weft::internal

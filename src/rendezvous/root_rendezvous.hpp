@@ -1,16 +1,15 @@
 // root_rendezvous.hpp: the root, at which the hosts of a communicator check in. It runs on the service thread of the
-// process that made the unique id, or of rank 0's process if all ranks derived the id. When all ranks have checked in
-// it sends the rank table to every host and is not needed any more. It sends the first failure to all hosts, also to
-// those that come later.
+// process that made the unique id, or of rank 0's process if all ranks derived the id. It tells every leader where to
+// wait (CheckInTree), so that few stay connected to it. When all ranks have checked in it sends the rank table to these,
+// and is not needed any more. It sends the first failure to all hosts, also to those that come later.
 #pragma once
 #include <atomic>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 
-#include "src/control/check_in.hpp"
 #include "src/control/control_connection.hpp"
+#include "src/rendezvous/roster.hpp"
 
 namespace weft::internal {
 
@@ -31,31 +30,37 @@ class RootRendezvous {
     // Closes the kept roots that have finished.
     static void close_finished();
 
+    // So far. Thread-safe.
+    CheckInTraffic traffic();
+
   private:
+    // A connection. It ends when its leader waits elsewhere.
     struct Client {
+        enum State { fresh, here, moving, elsewhere };  // fresh: it has not checked in; moving: to its parent
         std::unique_ptr<ControlConnection> link;
-        HostEntry entry;
-        bool checked_in = false;
+        int place = 0;
+        State state = fresh;
     };
     void welcome(net::AcceptedConnection accepted);
-    void on_frame(Client& client, uint32_t kind, ByteReader& content);
+    void on_frame(Client& client, CheckInFrame kind, ByteReader& content);
     void on_end(Client& client, const Status& why);
-    Status add_ranks(Client& client, const std::vector<RankEntry>& members, ByteReader& content);
+    Status read(Client& client, CheckInFrame kind, ByteReader& content);
+    Status check_in(Client& client, ByteReader& content);
+    Status read_lost(ByteReader& content);
+    void send(Client& client, CheckInFrame kind, const ByteWriter& content);
     void finish();
     void refuse(Client& client, const Status& why);
     void fail_all(Status failure);
     void tell_waiting();
-    std::string missing() const;
+    std::string obstacle() const;
 
     std::shared_ptr<AcceptDispatcher> dispatcher_;
     net::Identity identity_;
     std::function<void()> on_use_;
     std::list<Client> clients_;
-    int ranks_ = 0;           // as the first host was given; 0: no host has checked in yet
-    std::string first_text_;  // that host
-    std::map<int, Client*> by_rank_;
-    AgreedOptions agreed_{};
-    AgreedTexts texts_;  // of rank 0
+    int moving_ = 0;  // clients in this state
+    Roster roster_;
+    CheckInTraffic traffic_;
     Status failure_;
     uint64_t timer_ = 0;
     std::atomic<bool> complete_{false}, finished_{false}, used_{false};

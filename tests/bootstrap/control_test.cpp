@@ -2,130 +2,17 @@
 // ranks, the end of a leader, and failures.
 #include "src/control/control.hpp"
 
-#include <sys/eventfd.h>
-
-#include <algorithm>
 #include <atomic>
-#include <climits>
 #include <thread>
 
-#include "src/base/process_token.hpp"
-#include "src/rendezvous/root_rendezvous.hpp"
 #include "src/segment/failure_record.hpp"
-#include "src/segment/oob_store.hpp"
-#include "tests/bootstrap/test_clock.hpp"
+#include "tests/bootstrap/leaders.hpp"
 #include "tests/error.hpp"
-#include "tests/net/ends.hpp"
 
 using namespace weft::internal;
 using namespace weft::internal::test;
 
 namespace {
-
-template <class T>
-T value_of(Result<T> result) {
-    if (!result) FAIL(result.status().sentence());
-    return std::move(*result);
-}
-
-// Hosts with one rank each, checked in at a root in this process; host 9 is below host 1 in the tree.
-class Hosts {
-  public:
-    // Only the first `present` of them if less than all are.
-    explicit Hosts(int count, int64_t heartbeat_ms = 1'000'000'000, int present = INT_MAX)
-        : dispatcher_(value_of(AcceptDispatcher::of_process())), root_(dispatcher_, identity_) {
-        for (int host = 0; host < std::min(count, present); ++host) groups_.push_back(make_group(count, host));
-        for (size_t host = 0; host < groups_.size(); ++host) add_leader(int(host), heartbeat_ms);
-    }
-    ~Hosts() {
-        for (int host = 0; host < int(controls_.size()); ++host)
-            if (controls_[size_t(host)]) leave(host);
-        CHECK(eventually(
-            [&] { return std::all_of(left_.begin(), left_.end(), [](auto& one) { return one.expired(); }); }));
-    }
-
-    Segment& operator[](int host) { return *groups_[size_t(host)]; }
-    AcceptDispatcher& dispatcher() { return *dispatcher_; }
-    const net::Identity& identity() const { return identity_; }
-    // All have the rank table.
-    bool met() {
-        // As a rank that joins: the service thread may still be in settle() of its own.
-        return eventually([&] {
-            return std::all_of(groups_.begin(), groups_.end(),
-                               [](const auto& group) { return !group->one_host() && group->settle().ok(); });
-        });
-    }
-    void leave(int host) {
-        auto& control = controls_[size_t(host)];
-        (*this)[host].row(host).state.store(RankState::left);
-        left_.push_back(control);
-        Control::leave(std::move(control));
-    }
-    // An entry from one host to another.
-    void post(int from, int to, uint64_t key) {
-        const char text[] = "entry";
-        REQUIRE(OobStore((*this)[from]).put(from, to, key, text, sizeof text));
-    }
-    // While the test's clock moves on.
-    bool aborts(int host) {
-        return eventually([&] {
-            test_time_us += 1'000'000;
-            return (*this)[host].aborted();
-        });
-    }
-    // Not while the test's clock moves on by this time.
-    bool waits(int host, int64_t us) {
-        test_time_us += us;
-        std::this_thread::sleep_for(std::chrono::microseconds(2 * TreeLinks::tick_us));
-        return !(*this)[host].aborted();
-    }
-    // All controls that were left.
-    bool ended() {
-        return eventually([&] {
-            return std::all_of(left_.begin(), left_.end(), [](const auto& control) { return control.expired(); });
-        });
-    }
-    bool comes(int from, int to, uint64_t key) {
-        return eventually([&] { return OobStore((*this)[to]).get(from, key) != nullptr; });
-    }
-
-  private:
-    static std::shared_ptr<Segment> make_group(int ranks, int rank) {
-        auto group = value_of(Segment::create(ranks, false));
-        group->doorbell().set(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-        RankRow& row = group->row(rank);
-        row.pid = 1000 + rank;  // the rank table tells hosts apart by the pids of their ranks
-        row.process = process_token();
-        row.cpus = allowed_cpus();
-        row.state = RankState::joined;
-        group->rank_info(rank).pid = row.pid;
-        group->header().joined = 1;
-        return group;
-    }
-    void add_leader(int host, int64_t heartbeat_ms) {
-        ControlSettings settings;
-        settings.heartbeat_ms = heartbeat_ms;
-        settings.clock = test_clock;
-        settings.settled_event = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        settings.check_in.root = dispatcher_->listener().addresses();
-        settings.check_in.root_exists = true;
-        HostEntry& self = settings.check_in.self;
-        self.identity = uint64_t(host) + 1;
-        self.name = "node" + std::to_string(host);
-        self.pid = getpid();
-        self.ranks = groups_[size_t(host)]->ranks();
-        self.addresses = dispatcher_->listener().addresses();
-        controls_.push_back(
-            std::make_shared<Control>(dispatcher_, groups_[size_t(host)], identity_, std::move(settings)));
-    }
-
-    net::Identity identity_ = fresh_identity();
-    std::shared_ptr<AcceptDispatcher> dispatcher_;
-    RootRendezvous root_;
-    std::vector<std::shared_ptr<Segment>> groups_;
-    std::vector<std::shared_ptr<Control>> controls_;
-    std::vector<std::weak_ptr<Control>> left_;
-};
 
 constexpr int count = 10, inner = 1, below = 9, beside = 8;
 

@@ -1,10 +1,11 @@
 // rank_table_fuzz.cpp: any bytes as the texts that hosts exchange at rendezvous are read to an end. A value that was
-// read is the same when written and read again. One reader each: the common texts, the rank table, and a host's entry.
+// read is the same when written and read again. One reader each: the common texts, the rank table, a
+// host's entry, its place, and a report of later ranks.
 //     build/tests/fuzz/rank_table_fuzz corpus tests/fuzz/rank_tables
 #include <cstdint>
 #include <cstdlib>
 
-#include "src/control/rank_table.hpp"
+#include "src/control/check_in.hpp"
 
 namespace {
 
@@ -38,6 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     const RankTable rank_table = check<RankTable>(data, bytes);
     for (size_t host = 0; host < rank_table.hosts.size(); ++host)
         if (rank_table.text(int(host)).empty()) std::abort();
+    (void)check<Placement>(data, bytes);
+    (void)check<JoinedReport>(data, bytes);
     const HostEntry host = check<HostEntry>(data, bytes);
     if (host.share.cores() < 1 || facts_of({host}).ranks_per_core < 1) std::abort();
     return 0;
