@@ -29,7 +29,7 @@ class KernelBarrier {
     // No operation has 2^30 epochs, so epochs are restarted between operations only.
     static constexpr uint32_t last_epoch = 0xc0000000;
     WEFT_DEVICE uint32_t epoch() const { return epoch_; }
-    WEFT_DEVICE void at_tile(uint64_t tile) { tile_ = tile; }
+    WEFT_DEVICE void at_tile(uint64_t tile) { tile_ = uint32_t(tile); }
 
     // The whole team calls the functions below. All return false if this rank's kernel has failed; the block then
     // leaves.
@@ -243,7 +243,7 @@ class KernelBarrier {
     const KernelArguments& arguments_;
     RankFlags& own_;
     uint32_t epoch_, first_epoch_, fingerprint_;
-    uint64_t tile_ = 0;
+    uint32_t tile_ = 0;  // for reports; 64 bits cost the peer kernels a register too many
 };
 
 }  // namespace weft::internal::cuda
