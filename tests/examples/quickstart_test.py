@@ -12,7 +12,7 @@ from pathlib import Path
 
 SOURCE, PROGRAM, WEFT = (os.path.abspath(path) for path in sys.argv[1:])
 LONG = bool(os.environ.get("WEFT_TEST_LONG"))
-SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 12 --report 20 --steps 60"
+SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 12 --report 40 --steps 240"
 
 STAND_IN = """#!/bin/sh
 case "$(basename "$0")" in
