@@ -12,7 +12,7 @@ from pathlib import Path
 
 SOURCE, PROGRAM, WEFT = (os.path.abspath(path) for path in sys.argv[1:])
 LONG = bool(os.environ.get("WEFT_TEST_LONG"))
-SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 12 --report 40 --steps 240"
+SMALL = "--layers 1 --width 32 --heads 2 --context 16 --batch 12 --report 10 --steps 300"
 
 STAND_IN = """#!/bin/sh
 case "$(basename "$0")" in
@@ -54,7 +54,8 @@ class Quickstart(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         losses = [float(loss) for loss in re.findall(r"step \d+ loss (\d+\.\d+)", done.stdout)]
         self.assertGreaterEqual(len(losses), 3, done.stdout)
-        self.assertLess(losses[-1], losses[0] - (1 if LONG else 0.3), done.stdout)
+        # A loss is of one batch: they differ by 0.5.
+        self.assertLess(sum(losses[-3:]) / 3, losses[0] - 0.7, done.stdout)
         self.assertIn("a GPT learns Weft's documentation on 2 ranks", done.stdout)
 
     def test_a_training_that_fails_is_a_failure(self):
