@@ -88,7 +88,8 @@ TEST_CASE("a message whose other end is missing is named at the deadline", "[mes
                       Job job(2);
                       const std::vector<std::string> limit{"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms)};
                       job.start(0, {"init", "reduce=1", step, "async", "destroy"}, variables_of(where, 0, limit));
-                      job.start(1, {"init", "reduce=1", "await", "async", "destroy"}, variables_of(where, 1, limit));
+                      job.start(1, {"init", "reduce=1", "await", "async=failed", "destroy"},
+                                variables_of(where, 1, limit));
                       const std::string call = std::string(step).substr(0, std::string(step).find('='));
                       CHECK(job[0].says(call + " "));
                       job[1].kill(SIGUSR1);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tests/faults/worker.hpp"
+#include "tests/patience.hpp"
 
 using namespace worker;
 
@@ -105,9 +106,14 @@ void step_as(Worker& self, const Values& values) {
     self.rank = int(number(values, 0, 0));
     self.ranks = int(number(values, 1, 1));
 }
-void step_async(Worker& self, const Values&) {
-    weftResult_t error = weftSuccess;
-    const weftResult_t code = weftCommGetAsyncError(self.comm, &error);
+// async=failed: waits for an error, which a rank of another host has perhaps not told yet.
+void step_async(Worker& self, const Values& values) {
+    weftResult_t error = weftSuccess, code = weftSuccess;
+    const auto look = [&] {
+        code = weftCommGetAsyncError(self.comm, &error);
+        return values.empty() || code != weftSuccess || error != weftSuccess;
+    };
+    (void)weft::internal::test::eventually(look);
     tell("async " + std::to_string(code == weftSuccess ? error : code));
 }
 void step_destroy(Worker& self, const Values&) { tell("destroy", weftCommDestroy(self.comm)); }
