@@ -77,7 +77,8 @@ scenario_loss() {
     tc qdisc add dev v0 root netem loss 3% delay 1ms && ping_pong 100 4096
 }
 scenario_reordering() {
-    tc qdisc add dev v0 root netem delay 2ms reorder 25% && ping_pong 100 65536
+    # rxe counts each reordering of a message as a retry.
+    tc qdisc add dev v0 root netem delay 2ms reorder 5% && ping_pong 200 16384
 }
 scenario_link() {
     ip link set v0 down
