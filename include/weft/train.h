@@ -788,9 +788,9 @@ WEFT_API weftResult_t weftTrainLocalCreate(weftTrainLocal_t* local, weftComm_t c
                                            const weftTrainTensor_t* parameters, size_t parameterCount,
                                            const weftTrainLocalConfig_t* config);
 
-/* Ends `local`. On a device it waits for the work of its steps. Waits for a reduction in progress, which the other ranks make after as many steps. If a rank gives up,
- * it calls weftTrainLocalAbort before. It returns a failure of that reduction; local is freed all the same. NULL is
- * accepted.
+/* Ends `local`. Waits for a reduction in progress, which the other ranks make after as many steps, and on a device for
+ * the work of its steps. If a rank gives up, it calls weftTrainLocalAbort before. It returns a failure of that
+ * reduction; local is freed all the same. NULL is accepted.
  * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a child after fork),
  * weftRemoteError, weftTimeout, weftSystemError.
  * Thread-bound. */
