@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "src/base/log.hpp"
-#include "transports/verbs/message_posting.hpp"
+#include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
 
@@ -226,7 +226,10 @@ void Recovery::install(size_t place, Lane made) {
 int Recovery::probe(LaneId id) {
     Lane& lane = link_.lanes[id.lane];
     if (lane.state != LaneState::receiving || lane.generation != id.generation) return 0;
-    return send_probe(link_.index, id.lane, lane);
+    abi::SendRequest request = probe_request(link_.index, id.lane, lane), *failed = nullptr;
+    if (const int error = lane.pair->post(&request, &failed)) return error;
+    lane.add({}, true);
+    return 0;
 }
 
 bool Recovery::proved(size_t place) {
