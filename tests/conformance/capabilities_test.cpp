@@ -256,14 +256,15 @@ TEST_CASE("a receiver with given slots shows messages behind the next one, and r
             REQUIRE(came.data == slots[0].data() + seen % depth * slot_bytes);
             ahead = ahead || seen > released;
             ++seen;
+            continue;
         }
         // Transports may show one message at a time.
-        const uint64_t wanted = released % 7 == 0 && ahead ? std::min<uint64_t>(depth, 100 - released) : 1;
-        if (seen - released < wanted) continue;
+        if (seen == released) continue;
         REQUIRE(holds(slots[0].data() + released % depth * slot_bytes, slot_bytes - released, released));
         REQUIRE(connection.receiver->release().ok());
         ++released;
     }
+    if (std::string(transport.name) == "unix_sockets") CHECK(ahead);
 }
 
 TEST_CASE("puts and gets reach a peer's registered memory without its help", "[transport]") {
