@@ -61,6 +61,7 @@ struct Request {
     size_t moved = 0;                  // bytes of frame and data
     size_t got = 0;                    // size of the data that came
     int turns = 0;                     // calls of test until it is done
+    bool flushes = false;
     bool done = false;
 };
 struct Comm {
@@ -68,6 +69,7 @@ struct Comm {
     bool sends = false;
     std::atomic<bool> busy{false};
     std::set<Registration*> registered;
+    int registrations = 0;            // so far
     std::deque<Frame> credits;        // of a sender: the targets that the receiver has posted
     std::vector<std::byte> incoming;  // of a sender: a part of a credit
     std::vector<std::byte> outgoing;  // of a receiver: credits that the socket did not take
@@ -153,7 +155,9 @@ abi::Answer accept_from(void* memory, void** receiving, void**) {
 
 abi::Answer reg(void* memory, void* data, size_t bytes, int type, void** handle) {
     if (does("registration")) return warn(system_error, "the limit of locked memory is reached");
+    if (does("refuse_device") && type == abi::cuda_pointer) return warn(system_error, "the peer memory module is missing");
     auto* comm = static_cast<Comm*>(memory);
+    if (++comm->registrations == 2 && does("refuse_second")) return warn(system_error, "the NIC's table is full");
     auto* registration = new Registration{static_cast<std::byte*>(data), bytes, type};
     comm->registered.insert(registration);
     *handle = registration;
@@ -285,10 +289,12 @@ abi::Answer iflush(void* memory, int, void** data, int* bytes, void** handles, v
     auto* comm = static_cast<Comm*>(memory);
     const Use use(comm);
     require(holds(comm, handles[0], data[0], size_t(bytes[0])), "what is flushed is registered in this comm");
+    if (does("flush")) return warn(system_error, "the flush was refused");
     for (const auto& [shown, unflushed] : comm->unshown) memcpy(shown, unflushed.data(), unflushed.size());
     comm->unshown.clear();
     Request* made = make(comm, {}, nullptr);
     made->turns = 2;
+    made->flushes = true;
     *request = made;
     return abi::success;
 }
@@ -298,6 +304,7 @@ abi::Answer test(void* memory, int* done, int* sizes) {
     const Use use(comm);
     *done = 0;
     if (does("stuck")) return abi::success;
+    if (request->flushes && does("flush_late")) return warn(remote_error, "the flush failed");
     if (request->turns > 0 && --request->turns == 0) request->done = true;
     write_credits(comm);
     while (!comm->queue.empty() && !request->done) {
