@@ -28,10 +28,12 @@ class GpuJoin {
     void plan(const std::vector<DeviceFacts>& facts, const net::Identity* identity);
     Status listen(const net::Identity& identity);
     Status check_others(const std::vector<int>& missing);
+    Status check_leaders(const std::vector<int>& missing);
 
     JoinedGpu& gpu_;
     int64_t deadline_us_ = 0;  // 0: none
     int64_t next_look_us_ = 0;
+    int64_t unreachable_since_us_ = 0;  // a leader on the way to a missing rank has ended; 0: no
 };
 
 }  // namespace weft::internal
