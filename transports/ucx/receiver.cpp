@@ -30,6 +30,7 @@ class UcxReceiver final : public Receiver, private Inbox {
   private:
     ucs_status_t on_message(const MessageHeader& header, void* data, size_t bytes, bool by_rendezvous) override;
     void on_credits(uint64_t) override {}
+    uint32_t take_credits() override { return uint32_t(released_ - std::exchange(returned_, released_)); }
     Status check(const MessageHeader& header, size_t bytes) const;
     void return_credits(uint64_t least);
 
@@ -130,6 +131,8 @@ void UcxReceiver::return_credits(uint64_t least) {
 Status UcxReceiver::release() {
     ++released_;
     return_credits(batch_);
+    // The rest goes along with the next message to the peer.
+    if (released_ > returned_ && end_.peer) end_.peer->owing = end_.token;
     return ok();
 }
 

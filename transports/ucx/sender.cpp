@@ -61,7 +61,8 @@ class UcxSender final : public Sender, private Inbox {
 void UcxSender::post_message() {
     const size_t place = size_t(posted_ % depth_);
     Buffers& buffers = *end_.buffers;
-    const MessageHeader& header = buffers.headers[place];
+    MessageHeader& header = buffers.headers[place];
+    end_.worker->add_credits(*end_.peer, header);
     const bool own = data_[place] == buffers.slot(posted_);
     end_.worker->post(*end_.peer, Worker::message_id, &header, sizeof header, data_[place], header.bytes,
                       own ? buffers.handle() : nullptr, buffers.transfers[place]);
@@ -130,6 +131,8 @@ Result<bool> UcxSender::progress() {
     auto met = end_.meet();
     if (!met) return next_ == 0 ? Result<bool>(true) : met.take_status();  // nothing to send: the peer may have left
     if (!*met) return next_ == 0;
+    // A look at the network costs a system call over TCP.
+    if (done_ == next_ && few_on_the_way() && end_.peer->status == UCS_OK) return true;
     end_.worker->progress();
     WEFT_TRY(complete_messages());
     if (done_ == next_ && few_on_the_way()) return true;

@@ -222,6 +222,14 @@ void Worker::flush(Peer& peer, Transfer& transfer) {
     if (!UCS_PTR_IS_PTR(request)) transfer.end(UCS_PTR_RAW_STATUS(request));
 }
 
+void Worker::add_credits(Peer& peer, MessageHeader& header) {
+    header.credits = 0;
+    const auto place = inboxes_.find(peer.owing);
+    if (place == inboxes_.end()) return;
+    header.credited = std::exchange(peer.owing, 0);
+    header.credits = place->second->take_credits();
+}
+
 // A message of a connection that has ended is dropped.
 ucs_status_t Worker::on_message(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param) {
@@ -230,6 +238,9 @@ ucs_status_t Worker::on_message(void* self, const void* header, size_t header_by
     memcpy(&message, header, sizeof message);
     ++static_cast<Worker*>(self)->arrivals_;
     const auto& inboxes = static_cast<Worker*>(self)->inboxes_;
+    if (message.credits > 0)
+        if (const auto credited = inboxes.find(message.credited); credited != inboxes.end())
+            credited->second->on_credits(message.credits);
     const auto place = inboxes.find(message.connection);
     if (place == inboxes.end()) return UCS_OK;
     return place->second->on_message(message, data, bytes, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
