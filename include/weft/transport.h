@@ -184,9 +184,8 @@ typedef struct {
     /* weftTransportOneSided. How many puts and gets, from the first, are complete at both ends. */
     uint64_t (*transferred)(void* sender);
 
-    /* Optional, for weftTransportGivenSlots. As receive, for the message `ahead` places behind that of receive; ahead is at
-     * least 1 and less than `depth`. weftInProgress: it is not there yet. release() returns the oldest message. NULL: Weft
-     * takes one message at a time. */
+    /* Optional, for weftTransportGivenSlots. As receive, for the message that is `ahead` places behind, from 1 to
+     * depth - 1. release() returns the oldest message. NULL: Weft takes one message at a time. */
     weftResult_t (*lookAhead)(void* receiver, uint64_t ahead, weftTransportSlot_t* slot,
                               weftTransportMessage_t* message);
 } weftTransportPlugin_t;
