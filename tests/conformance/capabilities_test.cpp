@@ -267,6 +267,30 @@ TEST_CASE("a receiver with given slots shows messages behind the next one, and r
     if (std::string(transport.name) == "unix_sockets") CHECK(ahead);
 }
 
+TEST_CASE("what another end of the rank has taken from the network wakes a sleeper", "[transport]") {
+    const Transport& transport = each_transport();
+    INFO(transport.name);
+    if (!transport.can(Capability::sleeps)) return;
+    Connection connection(transport, 2, 1000);
+    Blob blob;
+    const auto back_receiver = must(transport.listen(connection.options(1, 2, 1000), blob));
+    const auto back_sender = must(transport.connect(connection.options(0, 2, 1000), blob));
+    REQUIRE(connection.send(0, 100));
+    REQUIRE(connection.arrives(0, 100));
+    // Afterwards each attempt to send looks at the network.
+    for (int message = 0; message < 8; ++message)
+        if (must(back_sender->acquire())) REQUIRE(back_sender->publish({100, 0, 0}).ok());
+    REQUIRE(connection.send(1, 100));
+    CHECK(eventually([&] {
+        (void)connection.push();
+        for (int attempt = 0; attempt < 100; ++attempt) (void)must(back_sender->acquire());
+        Wakeups wakeups;
+        connection.receiver->add_wakeups(wakeups);
+        return wakeups.ready || poll(wakeups.descriptors.data(), nfds_t(wakeups.descriptors.size()), 0) > 0;
+    }));
+    CHECK(connection.arrives(1, 100));
+}
+
 TEST_CASE("puts and gets reach a peer's registered memory without its help", "[transport]") {
     const Transport& transport = each_transport();
     INFO(transport.name << ", seed " << seed());

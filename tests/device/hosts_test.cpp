@@ -159,23 +159,23 @@ TEST_CASE("a rank whose kernels wait while a leader on the way to the other rank
     job[2].wait();
 }
 
-// Rank 0 has told the others of its device, and dies before it has forwarded what rank 2 tells late.
-TEST_CASE("a leader that dies while ranks of other hosts join their devices is an error on every rank", "[hosts]") {
+// Rank 0 has told the others of its device, and dies before it has forwarded what rank 2 tells late. Rank 2 has all that
+// it needs.
+TEST_CASE("a rank that joins its device through a leader that dies gets an error", "[hosts]") {
     Job job(3, "gpus 4", 4);
     job.processes_a_host = 1;
     job.variables = {"WEFT_DEBUG=INFO"};
     for (int rank = 0; rank < 3; ++rank)
-        job.start({"init"}, rank == 2 ? "gpus 4; fault cuMemHostAlloc 0 sleep 1000" : "gpus 4");
+        job.start({"init"}, rank == 2 ? "gpus 4; fault cuMemHostAlloc 0 sleep 700" : "gpus 4");
     for (int rank = 0; rank < 2; ++rank)
         REQUIRE(eventually([&] { return contains(job[rank].error(), "messages to other hosts"); }));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     job[0].kill(SIGKILL);
     job[0].wait();
-    for (int rank = 1; rank < 3; ++rank) {
-        job.finish(rank);
-        INFO("rank " << rank << ": " << job[rank].output());
-        CHECK(contains(job[rank].output(), "init 6"));
-    }
+    for (int rank = 1; rank < 3; ++rank) job.finish(rank);
+    INFO(job[1].output());
+    CHECK(contains(job[1].output(), "init 6"));
+    CHECK(contains(job[1].output(), "rank 0"));
 }
 
 TEST_CASE("devices of a host that do not reach each other go through its memory, and on to other hosts", "[hosts]") {

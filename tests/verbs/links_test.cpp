@@ -106,10 +106,10 @@ TEST_CASE("communicators that come and go leave no memory, descriptors or object
             }
     };
     // Tables of the process reach their size.
-    for (int i = 0; i < 5; ++i) round();
+    for (int i = 0; i < 3; ++i) round();
     const int objects = fake_verbs().objects();
     const size_t descriptors = open_descriptors(), bytes = mallinfo2().uordblks;
-    const int rounds = small() ? 20 : 200;
+    const int rounds = small() ? 10 : 40;
     for (int i = 0; i < rounds; ++i) round();
     CHECK(fake_verbs().objects() == objects);
     CHECK(open_descriptors() <= descriptors);

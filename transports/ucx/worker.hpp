@@ -137,7 +137,6 @@ class Worker {
     std::vector<std::byte> address_;
     std::map<int, std::unique_ptr<Peer>> peers_;
     std::unordered_map<uint64_t, Inbox*> inboxes_;
-    uint64_t arrivals_ = 0;                       // of messages and credits
     std::vector<std::shared_ptr<Buffers>> kept_;  // of ends that are gone
 };
 
