@@ -59,7 +59,8 @@ TEST_CASE("a network plugin reads and writes the memory of GPUs", "[gpu_direct]"
     CHECK(contains(job.log, "sends and receives device memory directly over nccl_net, with a flush"));
 }
 
-TEST_CASE("if a network plugin refuses a GPU's memory, messages pass host memory, and the log says why", "[gpu_direct]") {
+TEST_CASE("if a network plugin refuses a GPU's memory, messages pass host memory, and the log says why",
+          "[gpu_direct]") {
     HostsJob job(2, unordered, {toy, "TOY_NET=refuse_device"});
     job.run(2);
     INFO(job.log);

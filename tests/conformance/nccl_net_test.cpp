@@ -73,7 +73,7 @@ constexpr size_t given_bytes = 3000;
 // Registered slots of both ends. The toy's device memory is the host's.
 struct Given {
     std::vector<std::byte> slots[2] = {std::vector<std::byte>(given_depth * given_bytes),
-                                       std::vector<std::byte>(given_depth * given_bytes)};
+                                       std::vector<std::byte>(given_depth* given_bytes)};
     std::unique_ptr<RegisteredMemory> memory[2];
 
     Given(RangeKind kind, bool by_dma_buf = false) {
@@ -167,16 +167,15 @@ TEST_CASE("posted messages whose memory a plugin refuses to register are copied"
     Connection connection(transport, 3, 1000);
     std::vector<std::byte> user[2] = {std::vector<std::byte>(1000), std::vector<std::byte>(1000)};
     std::unique_ptr<RegisteredMemory> memory[2];
-    for (int i = 0; i < 2; ++i)
-        memory[i] = must(transport.register_memory({.data = user[i].data(), .bytes = 1000}));
+    for (int i = 0; i < 2; ++i) memory[i] = must(transport.register_memory({.data = user[i].data(), .bytes = 1000}));
     for (uint64_t number = 0; number < 20; ++number) {
         // The toy refuses the memory of the first message, and takes the other.
         std::vector<std::byte>& data = user[number % 2];
         std::fill(data.begin(), data.end(), std::byte(number));
         const size_t bytes = size_t(number * 50);
         REQUIRE(eventually([&] {
-            return must(connection.sender->post(data.data(), memory[number % 2].get(),
-                                                {bytes, number, uint32_t(number * 7)}));
+            return must(
+                connection.sender->post(data.data(), memory[number % 2].get(), {bytes, number, uint32_t(number * 7)}));
         }));
         REQUIRE(connection.arrives(number, bytes));
         REQUIRE(eventually([&] { return connection.push() && connection.sender->sent() == number + 1; }));

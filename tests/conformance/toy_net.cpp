@@ -155,7 +155,8 @@ abi::Answer accept_from(void* memory, void** receiving, void**) {
 
 abi::Answer reg(void* memory, void* data, size_t bytes, int type, void** handle) {
     if (does("registration")) return warn(system_error, "the limit of locked memory is reached");
-    if (does("refuse_device") && type == abi::cuda_pointer) return warn(system_error, "the peer memory module is missing");
+    if (does("refuse_device") && type == abi::cuda_pointer)
+        return warn(system_error, "the peer memory module is missing");
     auto* comm = static_cast<Comm*>(memory);
     if (++comm->registrations == 2 && does("refuse_second")) return warn(system_error, "the NIC's table is full");
     auto* registration = new Registration{static_cast<std::byte*>(data), bytes, type};

@@ -161,8 +161,9 @@ TEST_CASE("every port is reported with its facts, and with the reason if it is n
     CHECK(report.ports[1].notes[0] == "its active MTU is 1024: set the MTU of its network device to 4200 or more");
 
     report = report_of("layer a 1", with([](Options& options) { options.ib_devices = "a,b:2"; }));  // as fast
-    CHECK(reasons(report) == std::map<std::string, std::string>{
-                                 {"a:1", ""}, {"b:1", "WEFT_IB_DEVICES leaves it out"}, {"b:2", layers + "InfiniBand" + chooses}});
+    CHECK(reasons(report) == std::map<std::string, std::string>{{"a:1", ""},
+                                                                {"b:1", "WEFT_IB_DEVICES leaves it out"},
+                                                                {"b:2", layers + "InfiniBand" + chooses}});
     report = report_of("", with([](Options& options) { options.ib_devices = "b:2:1:7"; }));
     CHECK(reasons(report)["a:1"] == "WEFT_IB_DEVICES leaves it out");
     CHECK(reasons(report)["b:1"] == "WEFT_IB_DEVICES leaves it out");

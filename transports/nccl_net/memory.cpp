@@ -138,9 +138,10 @@ Status Loopback::make(const Device& device) {
         if (answer == abi::success && sending && receiving) return ok();
         if (now_us() > until_us) break;
     }
-    return fail(error::transport_broken, "{} of the network plugin {} does not connect to itself, which a test of device "
-                "memory needs: {}", device.name, net_.name(),
-                answer == abi::success ? "it is not ready after 1 s" : error_text(answer));
+    return fail(error::transport_broken,
+                "{} of the network plugin {} does not connect to itself, which a test of device "
+                "memory needs: {}",
+                device.name, net_.name(), answer == abi::success ? "it is not ready after 1 s" : error_text(answer));
 }
 
 // As NCCL tests GPUDirect RDMA: a plugin tells only in a comm whether it can register memory.

@@ -223,11 +223,9 @@ void Worker::flush(Peer& peer, Transfer& transfer) {
 }
 
 void Worker::add_credits(Peer& peer, MessageHeader& header) {
-    header.credits = 0;
-    const auto place = inboxes_.find(peer.owing);
-    if (place == inboxes_.end()) return;
     header.credited = std::exchange(peer.owing, 0);
-    header.credits = place->second->take_credits();
+    const auto place = inboxes_.find(header.credited);
+    header.credits = place == inboxes_.end() ? 0 : place->second->take_credits();
 }
 
 // A message of a connection that has ended is dropped.

@@ -20,7 +20,7 @@ struct MessageHeader {
     uint64_t bytes = 0;
     uint64_t operation = 0;
     uint32_t fingerprint = 0;
-    uint32_t credits = 0;  // that go along, for a connection in the other direction
+    uint32_t credits = 0;   // that go along, for a connection in the other direction
     uint64_t credited = 0;  // the token of that one
 };
 // Returns credits to the sender.
@@ -73,7 +73,7 @@ class Inbox {
     // A message: its data, or with `by_rendezvous` what ucp_am_recv_data_nbx() takes. The result is the callback's.
     virtual ucs_status_t on_message(const MessageHeader& header, void* data, size_t bytes, bool by_rendezvous) = 0;
     virtual void on_credits(uint64_t credits) = 0;
-    // Credits that this receiver owes and a message to the peer takes along; 0: none.
+    // For a message to the peer: the credits that this receiver owes.
     virtual uint32_t take_credits() { return 0; }
 };
 
@@ -81,8 +81,7 @@ struct Peer {
     ucp_ep_h endpoint = nullptr;
     ucs_status_t status = UCS_OK;  // otherwise the endpoint is broken
     uint64_t unreleased = 0;       // messages that the peer may not have yet
-    // Of receivers that owe it credits: a token. 0: none is known.
-    uint64_t owing = 0;
+    uint64_t owing = 0;            // the token of a receiver that owes it credits; 0: none
 };
 
 // Thread-bound to its rank.
@@ -106,9 +105,8 @@ class Worker {
     // False: something came, for any connection of the rank, or there is no end of events; the rank must not sleep.
     bool arm();
 
-    // An end gets what comes with its token until it is removed.
+    // An end gets what comes with its token until it is removed. UCX may still use the buffers then.
     void add(uint64_t token, Inbox& inbox) { inboxes_[token] = &inbox; }
-    // UCX may still use the buffers.
     void remove(uint64_t token, std::shared_ptr<Buffers> buffers);
     // Adds credits that a receiver owes the peer to a message for it.
     void add_credits(Peer& peer, MessageHeader& header);

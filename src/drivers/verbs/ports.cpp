@@ -148,9 +148,10 @@ void admit_link_layer(std::vector<IbPort>& ports) {
     const bool takes_ethernet = ethernet_mbps > infiniband_mbps;
     for (IbPort& port : ports)
         if (port.usable() && (port.link_layer == link_ethernet) != takes_ethernet)
-            port.why_not = fmt::format("this host has ports of two link layers, and uses those of {} "
-                                       "(WEFT_IB_DEVICES chooses others)",
-                                       takes_ethernet ? "RoCE" : "InfiniBand");
+            port.why_not = fmt::format(
+                "this host has ports of two link layers, and uses those of {} "
+                "(WEFT_IB_DEVICES chooses others)",
+                takes_ethernet ? "RoCE" : "InfiniBand");
 }
 
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {

@@ -230,9 +230,8 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
     };
     // A rank of a dead leader on the way to `other`, which could not report the end of that rank; -1: none.
     const auto dead_leader = [&](int other) {
-        if (group.local(other) || still_us < RemoteHealth::departed_us) return -1;
-        const int leader = EndedLeaders(group).on_the_way_to(other);
-        return leader >= 0 && !left(leader) ? leader : -1;
+        const bool early = group.local(other) || still_us < RemoteHealth::departed_us;
+        return early ? -1 : EndedLeaders(group).dead_on_the_way_to(other);
     };
     const auto gone = [&](int other) {
         const bool in_order = left(other);
@@ -243,10 +242,10 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
         const uint64_t polls = read(block_waits[block_].polls);
         const bool still = polls >= polls_ && waits(block_, gone_) && gone(gone_);
         // The block has polled all its messages again since then.
-        const bool informed = still && polls >= polls_ + 2;
-        const int leader = informed && !left(gone_) && Liveness(group).alive(gone_) ? dead_leader(gone_) : -1;
+        const bool sure = still && polls >= polls_ + 2;
+        const int leader = sure && !left(gone_) && Liveness(group).alive(gone_) ? dead_leader(gone_) : -1;
         if (leader >= 0) return EndedLeaders(group).failure(leader, rank, gone_, false);
-        if (informed)
+        if (sure)
             return first_cause(group,
                                fail(left(gone_) ? error::rank_left : error::rank_died,
                                     "{} {}, and kernels of rank {} wait for messages with it or for its signals",

@@ -7,7 +7,6 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
-#include "src/control/ended_leaders.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/gpu/engine/network_memory.hpp"
 #include "src/segment/failure_record.hpp"
@@ -187,22 +186,6 @@ Result<bool> GpuJoin::advance() {
     return connected;
 }
 
-// The entries of ranks of other hosts pass through leaders. What an ended leader forwarded before may still be on its way.
-Status GpuJoin::check_leaders(const std::vector<int>& missing) {
-    const Segment& group = *gpu_.group;
-    const EndedLeaders ended(group);
-    for (const int other : missing) {
-        const int leader = group.local(other) || ended.none() ? -1 : ended.on_the_way_to(other);
-        if (leader < 0) continue;
-        const int64_t now = now_us();
-        if (unreachable_since_us_ == 0) unreachable_since_us_ = now;
-        if (now - unreachable_since_us_ < RemoteHealth::settled_us) return ok();
-        return ended.failure(leader, gpu_.rank, other, true);
-    }
-    unreachable_since_us_ = 0;
-    return ok();
-}
-
 Status GpuJoin::check_others(const std::vector<int>& missing) {
     const int64_t now = now_us();
     Segment& group = *gpu_.group;
@@ -214,7 +197,7 @@ Status GpuJoin::check_others(const std::vector<int>& missing) {
             return fail(error::init_rank_died, "{} died while the ranks were joining their devices",
                         group.name_of(other))
                 .about({.rank = other, .peer = gpu_.rank});
-    WEFT_TRY(check_leaders(missing));
+    WEFT_TRY(leaders_.look(group, gpu_.rank, missing, RemoteHealth::settled_us));
     if (deadline_us_ > 0 && now > deadline_us_)
         return fail(error::init_rank_missing,
                     "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", gpu_.rank,

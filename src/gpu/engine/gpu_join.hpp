@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/control/ended_leaders.hpp"
 #include "src/gpu/engine/joined_gpu.hpp"
 
 namespace weft::internal {
@@ -28,12 +29,11 @@ class GpuJoin {
     void plan(const std::vector<DeviceFacts>& facts, const net::Identity* identity);
     Status listen(const net::Identity& identity);
     Status check_others(const std::vector<int>& missing);
-    Status check_leaders(const std::vector<int>& missing);
 
     JoinedGpu& gpu_;
     int64_t deadline_us_ = 0;  // 0: none
     int64_t next_look_us_ = 0;
-    int64_t unreachable_since_us_ = 0;  // a leader on the way to a missing rank has ended; 0: no
+    LeaderWatch leaders_;
 };
 
 }  // namespace weft::internal
