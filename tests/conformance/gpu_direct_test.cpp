@@ -61,9 +61,13 @@ TEST_CASE("a network plugin reads and writes the memory of GPUs", "[gpu_direct]"
 
 TEST_CASE("if a network plugin refuses a GPU's memory, messages pass host memory, and the log says why",
           "[gpu_direct]") {
-    HostsJob job(2, unordered, {toy, "TOY_NET=refuse_device"});
-    job.run(2);
+    // With the second behaviour it refuses the pinned slots, too, which both ends then copy.
+    const std::string behaviours = GENERATE("refuse_device", "refuse_device,refuse_second");
+    HostsJob job(2, unordered, {toy, "TOY_NET=" + behaviours});
+    job.run(2, all_kinds);
     INFO(job.log);
+    CHECK(contains(job.log, "are copied: the network plugin Toy cannot register") ==
+          contains(behaviours, "refuse_second"));
     CHECK(contains(job.log, "stages messages to other hosts in pinned host memory: the network plugin Toy cannot"));
     CHECK(contains(job.log, "toy: the peer memory module is missing"));
 }
