@@ -230,6 +230,11 @@ struct offer {
     size_t capacity;
     uint64_t message; /* one more than its number; 0: none */
 };
+struct incoming {
+    struct header header;
+    char* target;
+    size_t capacity; /* at `target` */
+};
 struct receiver {
     weftTransportOptions_t options;
     int listener, socket; /* -1: none */
@@ -237,17 +242,17 @@ struct receiver {
     size_t proved; /* bytes of the proof */
     char *slots, *own_slots;
     struct offer offers[OFFERS];
-    uint64_t message; /* the number of the current one */
-    struct header header;
-    size_t done; /* bytes of header and data of the current message */
-    char* target;
-    size_t capacity; /* at `target` */
+    struct incoming* ring; /* of `depth` messages */
+    uint64_t released;     /* messages */
+    uint64_t arrived;      /* messages, whole */
+    size_t done;           /* bytes of header and data of message `arrived` */
 };
 
 static void close_receiver(void* object) {
     struct receiver* receiver = object;
     if (receiver->listener >= 0) close(receiver->listener);
     if (receiver->socket >= 0) close(receiver->socket);
+    free(receiver->ring);
     free(receiver->own_slots);
     free(receiver);
 }
@@ -260,10 +265,11 @@ static weftResult_t make_receiver(const weftTransportOptions_t* options, unsigne
     if (!receiver) return fails(weftSystemError, "there is no memory for a receiver");
     receiver->options = *options;
     receiver->socket = -1;
+    receiver->ring = calloc((size_t)options->depth, sizeof *receiver->ring);
     receiver->slots = slots_of(options, &receiver->own_slots);
     receiver->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     weftResult_t result = weftSuccess;
-    if (!receiver->slots) result = fails(weftSystemError, "there is no memory for slots");
+    if (!receiver->ring || !receiver->slots) result = fails(weftSystemError, "there is no memory for slots");
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         result = fails(weftSystemError, "no random name: %s", strerror(errno));
     for (int i = 0; i < 16; ++i) snprintf(name + 2 * i, 3, "%02x", random[i]);
@@ -307,60 +313,76 @@ static weftResult_t accept_step(struct receiver* receiver) {
     return weftSuccess;
 }
 
-/* The target of the current message, whose header is there. */
-static void choose_target(struct receiver* receiver) {
-    receiver->target =
-        receiver->slots + receiver->message % (uint64_t)receiver->options.depth * receiver->options.slotBytes;
-    receiver->capacity = receiver->options.slotBytes;
+/* Where the data of the message go that is arriving; its header is there. */
+static void choose_target(struct receiver* receiver, struct incoming* incoming) {
+    incoming->target =
+        receiver->slots + receiver->arrived % (uint64_t)receiver->options.depth * receiver->options.slotBytes;
+    incoming->capacity = receiver->options.slotBytes;
     for (int i = 0; i < OFFERS; ++i) {
         const struct offer* offer = &receiver->offers[i];
-        if (offer->message != receiver->message + 1 || offer->capacity < receiver->header.bytes) continue;
-        receiver->target = offer->target;
-        receiver->capacity = offer->capacity;
+        if (offer->message != receiver->arrived + 1 || offer->capacity < incoming->header.bytes) continue;
+        incoming->target = offer->target;
+        incoming->capacity = offer->capacity;
     }
 }
 
-static weftResult_t receive(void* object, weftTransportSlot_t* slot, weftTransportMessage_t* message) {
-    struct receiver* receiver = object;
-    const size_t head = sizeof receiver->header;
-    const weftResult_t accepted = accept_step(receiver);
-    if (accepted != weftSuccess) return accepted;
-    while (receiver->done < head || receiver->done < head + receiver->header.bytes) {
-        char* to = receiver->done < head ? (char*)&receiver->header + receiver->done
-                                         : receiver->target + (receiver->done - head);
-        const size_t left =
-            receiver->done < head ? head - receiver->done : head + receiver->header.bytes - receiver->done;
+/* Receives the rest of message `arrived`, for which there is a free slot. */
+static weftResult_t receive_next(struct receiver* receiver) {
+    struct incoming* incoming = &receiver->ring[receiver->arrived % (uint64_t)receiver->options.depth];
+    const size_t head = sizeof incoming->header;
+    while (receiver->done < head || receiver->done < head + incoming->header.bytes) {
+        const int of_head = receiver->done < head;
+        char* to = of_head ? (char*)&incoming->header + receiver->done : incoming->target + (receiver->done - head);
+        const size_t left = (of_head ? head : head + incoming->header.bytes) - receiver->done;
         const ssize_t got = recv(receiver->socket, to, left, MSG_DONTWAIT);
         if (got < 0 && would_block(errno)) return weftInProgress;
         if (got < 0) return fails(weftRemoteError, "the connection broke: %s", strerror(errno));
         if (got == 0) return fails(weftRemoteError, "the other end closed the connection");
         receiver->done += (size_t)got;
         if (receiver->done != head) continue;
-        if (receiver->header.magic != MAGIC || receiver->header.bytes > receiver->options.slotBytes)
+        if (incoming->header.magic != MAGIC || incoming->header.bytes > receiver->options.slotBytes)
             return fails(weftRemoteError, "the stream is damaged");
-        choose_target(receiver);
+        choose_target(receiver, incoming);
     }
-    *slot = (weftTransportSlot_t){receiver->target, receiver->capacity};
-    *message =
-        (weftTransportMessage_t){receiver->header.bytes, receiver->header.operation, receiver->header.fingerprint, 0};
+    receiver->done = 0;
+    ++receiver->arrived;
     return weftSuccess;
+}
+
+static weftResult_t look_ahead(void* object, uint64_t ahead, weftTransportSlot_t* slot,
+                               weftTransportMessage_t* message) {
+    struct receiver* receiver = object;
+    const uint64_t wanted = receiver->released + ahead;
+    const weftResult_t accepted = accept_step(receiver);
+    if (accepted != weftSuccess) return accepted;
+    while (receiver->arrived <= wanted) {
+        const weftResult_t came = receive_next(receiver);
+        if (came != weftSuccess) return came;
+    }
+    const struct incoming* incoming = &receiver->ring[wanted % (uint64_t)receiver->options.depth];
+    *slot = (weftTransportSlot_t){incoming->target, incoming->capacity};
+    *message =
+        (weftTransportMessage_t){incoming->header.bytes, incoming->header.operation, incoming->header.fingerprint, 0};
+    return weftSuccess;
+}
+
+static weftResult_t receive(void* object, weftTransportSlot_t* slot, weftTransportMessage_t* message) {
+    return look_ahead(object, 0, slot, message);
 }
 
 static weftResult_t release(void* object) {
     struct receiver* receiver = object;
     for (int i = 0; i < OFFERS; ++i)
-        if (receiver->offers[i].message == receiver->message + 1) receiver->offers[i].message = 0;
-    ++receiver->message;
-    receiver->done = 0;
-    receiver->header.bytes = 0;
+        if (receiver->offers[i].message == receiver->released + 1) receiver->offers[i].message = 0;
+    ++receiver->released;
     return weftSuccess;
 }
 
 static weftResult_t offer(void* object, void* target, size_t capacity, void* memory, uint64_t message) {
     struct receiver* receiver = object;
     (void)memory;
-    const int begun = receiver->done >= sizeof receiver->header;
-    if (message < receiver->message + (begun ? 1 : 0)) return weftInProgress;
+    const int begun = receiver->done >= sizeof(struct header);
+    if (message < receiver->arrived + (begun ? 1 : 0)) return weftInProgress;
     for (int i = 0; i < OFFERS; ++i) {
         if (receiver->offers[i].message != 0) continue;
         receiver->offers[i] = (struct offer){target, capacity, message + 1};
@@ -371,8 +393,7 @@ static weftResult_t offer(void* object, void* target, size_t capacity, void* mem
 
 static void receiver_wakeups(void* object, weftTransportWakeups_t* wakeups) {
     struct receiver* receiver = object;
-    const size_t head = sizeof receiver->header;
-    if (receiver->done >= head && receiver->done == head + receiver->header.bytes) wakeups->ready = 1;
+    if (receiver->arrived > receiver->released) wakeups->ready = 1;
     wakeups->descriptors[wakeups->count++] =
         (struct pollfd){receiver->socket >= 0 ? receiver->socket : receiver->listener, POLLIN, 0};
 }
@@ -469,4 +490,5 @@ weftTransportPlugin_t weftTransportPlugin = {
     .put = put,
     .get = get,
     .transferred = transferred,
+    .lookAhead = look_ahead,
 };

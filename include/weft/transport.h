@@ -112,7 +112,8 @@ typedef struct {
 } weftTransportWakeups_t;
 
 /* The plugin. Set `size` to sizeof(weftTransportPlugin_t) and `abi` to WEFT_TRANSPORT_ABI. Weft reads it when init has
- * returned, and keeps no copy of strings. It grows at its end only: Weft takes functions beyond `size` as NULL. */
+ * returned, and keeps no copy of strings. It grows at its end only: Weft takes functions beyond `size` as NULL. Functions
+ * that were added after the first version say so. */
 typedef struct {
     size_t size;
     int abi;
@@ -182,6 +183,11 @@ typedef struct {
     weftResult_t (*get)(void* sender, void* data, void* memory, void* remote, size_t offset, size_t bytes);
     /* weftTransportOneSided. How many puts and gets, from the first, are complete at both ends. */
     uint64_t (*transferred)(void* sender);
+
+    /* Optional, for weftTransportGivenSlots. As receive, for the message that is `ahead` places behind, from 1 to
+     * depth - 1. release() returns the oldest message. NULL: Weft takes one message at a time. */
+    weftResult_t (*lookAhead)(void* receiver, uint64_t ahead, weftTransportSlot_t* slot,
+                              weftTransportMessage_t* message);
 } weftTransportPlugin_t;
 
 #ifdef __cplusplus

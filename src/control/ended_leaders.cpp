@@ -1,5 +1,6 @@
 #include "src/control/ended_leaders.hpp"
 
+#include "src/base/clock.hpp"
 #include "src/control/rank_table.hpp"
 #include "src/segment/first_cause.hpp"
 #include "src/segment/liveness.hpp"
@@ -25,6 +26,11 @@ int EndedLeaders::on_the_way_to(int rank) const {
     }
 }
 
+int EndedLeaders::dead_on_the_way_to(int rank) const {
+    const int leader = on_the_way_to(rank);
+    return leader < 0 || segment_->row(leader).state.load(std::memory_order_acquire) == RankState::left ? -1 : leader;
+}
+
 Status EndedLeaders::failure(int leader, int rank, int other, bool connecting) const {
     const bool left = segment_->row(leader).state.load(std::memory_order_acquire) == RankState::left;
     return fail(error::host_lost,
@@ -34,6 +40,19 @@ Status EndedLeaders::failure(int leader, int rank, int other, bool connecting) c
                      : death_of(*segment_, leader),
                 connecting ? "connection info" : "reports", rank, segment_->name_of(other))
         .about({.rank = leader, .peer = rank});
+}
+
+Status LeaderWatch::look(const Segment& segment, int rank, const std::vector<int>& missing, int64_t patience_us) {
+    const EndedLeaders ended(segment);
+    for (const int other : missing) {
+        const int leader = segment.local(other) || ended.none() ? -1 : ended.on_the_way_to(other);
+        if (leader < 0) continue;
+        const int64_t now = now_us();
+        if (since_us_ == 0) since_us_ = now;
+        return now - since_us_ < patience_us ? ok() : ended.failure(leader, rank, other, true);
+    }
+    since_us_ = 0;
+    return ok();
 }
 
 }  // namespace weft::internal

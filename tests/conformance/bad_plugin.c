@@ -46,10 +46,11 @@ __attribute__((constructor)) static void spoil(void) {
     if (strcmp(how, "abi") == 0) plugin->abi = 77;
     if (strcmp(how, "size") == 0) plugin->size = 64;
     if (strcmp(how, "short") == 0) {
-        /* As a plugin of the first version, which ends before the optional functions. */
+        /* It ends before the optional functions. */
         plugin->size = offsetof(weftTransportPlugin_t, send);
         plugin->capabilities = weftTransportRemote;
     }
+    if (strcmp(how, "first") == 0) plugin->size = offsetof(weftTransportPlugin_t, lookAhead);
     if (strcmp(how, "name") == 0) plugin->name = "tcp";
     if (strcmp(how, "missing") == 0) plugin->receive = NULL;
     if (strcmp(how, "promise") == 0) plugin->sent = NULL;

@@ -256,14 +256,42 @@ TEST_CASE("a receiver with given slots shows messages behind the next one, and r
             REQUIRE(came.data == slots[0].data() + seen % depth * slot_bytes);
             ahead = ahead || seen > released;
             ++seen;
+            continue;
         }
         // Transports may show one message at a time.
-        const uint64_t wanted = released % 7 == 0 && ahead ? std::min<uint64_t>(depth, 100 - released) : 1;
-        if (seen - released < wanted) continue;
+        if (seen == released) continue;
         REQUIRE(holds(slots[0].data() + released % depth * slot_bytes, slot_bytes - released, released));
         REQUIRE(connection.receiver->release().ok());
         ++released;
     }
+    if (std::string(transport.name) == "unix_sockets") CHECK(ahead);
+}
+
+TEST_CASE("what another end of the rank has taken from the network wakes a sleeper", "[transport]") {
+    const Transport& transport = each_transport();
+    INFO(transport.name);
+    if (!transport.can(Capability::sleeps)) return;
+    Connection connection(transport, 2, 1000);
+    Blob blob;
+    const auto back_receiver = must(transport.listen(connection.options(1, 2, 1000), blob));
+    const auto back_sender = must(transport.connect(connection.options(0, 2, 1000), blob));
+    REQUIRE(connection.send(0, 100));
+    REQUIRE(connection.arrives(0, 100));
+    // Afterwards each attempt to send looks at the network.
+    for (int message = 0; message < 8; ++message)
+        if (must(back_sender->acquire())) REQUIRE(back_sender->publish({100, 0, 0}).ok());
+    REQUIRE(connection.send(1, 100));
+    const auto wakes = [&] {
+        (void)connection.push();
+        for (int attempt = 0; attempt < 100; ++attempt) (void)must(back_sender->acquire());
+        Wakeups wakeups;
+        connection.receiver->add_wakeups(wakeups);
+        return wakeups.ready || poll(wakeups.descriptors.data(), nfds_t(wakeups.descriptors.size()), 0) > 0;
+    };
+    // Until the message is received, no wait sleeps.
+    REQUIRE(eventually(wakes));
+    for (int again = 0; again < 10; ++again) CHECK(wakes());
+    CHECK(connection.arrives(1, 100));
 }
 
 TEST_CASE("puts and gets reach a peer's registered memory without its help", "[transport]") {

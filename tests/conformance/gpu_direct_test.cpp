@@ -59,6 +59,32 @@ TEST_CASE("a network plugin reads and writes the memory of GPUs", "[gpu_direct]"
     CHECK(contains(job.log, "sends and receives device memory directly over nccl_net, with a flush"));
 }
 
+TEST_CASE("if a network plugin refuses a GPU's memory, messages pass host memory, and the log says why",
+          "[gpu_direct]") {
+    // With the second behaviour it refuses the pinned slots, too, which both ends then copy.
+    const std::string behaviours = GENERATE("refuse_device", "refuse_device,refuse_second");
+    HostsJob job(2, unordered, {toy, "TOY_NET=" + behaviours});
+    job.run(2, all_kinds);
+    INFO(job.log);
+    CHECK(contains(job.log, "are copied: the network plugin Toy cannot register") ==
+          contains(behaviours, "refuse_second"));
+    CHECK(contains(job.log, "stages messages to other hosts in pinned host memory: the network plugin Toy cannot"));
+    CHECK(contains(job.log, "toy: the peer memory module is missing"));
+}
+
+TEST_CASE("a flush of a network plugin that fails is an error on every rank", "[gpu_direct]") {
+    const auto [behaviour, reason] = GENERATE(
+        table<std::string, std::string>({{"flush", "the flush was refused"}, {"flush_late", "the flush failed"}}));
+    HostsJob job(2, unordered, {toy, "TOY_NET=" + behaviour});
+    job.start_all({"init", "launch 300001", "error", "destroy"});
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) {
+        INFO(job[rank].output() << job[rank].error());
+        CHECK(contains(job[rank].output(), "error 6"));
+        CHECK(contains(job[rank].output(), reason));
+    }
+}
+
 TEST_CASE("where the NIC cannot use a GPU's memory, messages pass host memory, and the log says why", "[gpu_direct]") {
     const auto [machine, variable, nic, said] = GENERATE(table<std::string, std::string, std::string, std::string>(
         {{"gpus 4; leaks fatal", "A=b", "",

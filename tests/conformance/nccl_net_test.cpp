@@ -3,10 +3,12 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "src/base/fd.hpp"
 #include "src/base/options.hpp"
+#include "tests/capture.hpp"
 #include "tests/conformance/connection.hpp"
 #include "tests/error.hpp"
 #include "transports/nccl_net/abi.hpp"
@@ -57,6 +59,44 @@ T must(Result<T> result) {
     return std::move(*result);
 }
 
+// The toy has this behaviour as long as this object lives.
+struct Toy {
+    explicit Toy(const std::string& behaviour) { setenv("TOY_NET", behaviour.c_str(), 1); }
+    Toy(const Toy&) = delete;
+    Toy& operator=(const Toy&) = delete;
+    ~Toy() { unsetenv("TOY_NET"); }
+};
+
+constexpr int given_depth = 3;
+constexpr size_t given_bytes = 3000;
+
+// Registered slots of both ends. The toy's device memory is the host's.
+struct Given {
+    std::vector<std::byte> slots[2] = {std::vector<std::byte>(given_depth * given_bytes),
+                                       std::vector<std::byte>(given_depth* given_bytes)};
+    std::unique_ptr<RegisteredMemory> memory[2];
+
+    Given(RangeKind kind, bool by_dma_buf = false) {
+        for (int end = 0; end < 2; ++end) {
+            // The transport keeps its own descriptor.
+            const Fd dma_buf = by_dma_buf ? Fd::open("/dev/null", O_RDONLY) : Fd();
+            memory[end] = must(nccl_net_row().register_memory({.data = slots[end].data(),
+                                                               .bytes = slots[end].size(),
+                                                               .kind = kind,
+                                                               .device = 0,
+                                                               .dma_buf = dma_buf.number()}));
+        }
+    }
+    GivenSlots of_ends() { return {{slots[0].data(), slots[1].data()}, {memory[0].get(), memory[1].get()}}; }
+};
+
+void exchange_all_sizes(Connection& connection) {
+    for (uint64_t number = 0; number < 20; ++number) {
+        REQUIRE(eventually([&] { return connection.send(number, size_t(number * 151 % given_bytes)); }));
+        REQUIRE(connection.arrives(number, size_t(number * 151 % given_bytes)));
+    }
+}
+
 }  // namespace
 
 TEST_CASE("the structs have NCCL's layouts", "[nccl_net]") {
@@ -78,31 +118,82 @@ TEST_CASE("the structs have NCCL's layouts", "[nccl_net]") {
     CHECK((offsetof(P12, request_bytes_most) == 120 && offsetof(P12, rail) == 124 && sizeof(P12) == 128));
 }
 
-// The toy shows the bytes of device memory only after a flush. Its device memory is the host's.
+// The toy shows the bytes of device memory only after a flush.
 TEST_CASE("messages in device memory are flushed before they are received", "[nccl_net]") {
+    REQUIRE(nccl_net_row().can(Capability::device));
+    Given given(RangeKind::device, GENERATE(false, true));
+    Connection connection(nccl_net_row(), given_depth, given_bytes, 0, given.of_ends());
+    exchange_all_sizes(connection);
+}
+
+TEST_CASE("a flush that fails is an error, and the message is not received", "[nccl_net]") {
+    const auto [behaviour, reason] = GENERATE(
+        table<std::string, std::string>({{"flush", "the flush was refused"}, {"flush_late", "the flush failed"}}));
+    Given given(RangeKind::device);
+    Connection connection(nccl_net_row(), given_depth, given_bytes, 0, given.of_ends());
+    exchange_all_sizes(connection);
+    const Toy toy(behaviour);
+    REQUIRE(eventually([&] { return connection.send(20, 100); }));
+    const Status seen = failure_of(connection);
+    CHECK_ERROR(seen, "transport.broken", 1, 0);
+    CHECK_THAT(seen.sentence(), Catch::Contains("flush") && Catch::Contains(reason));
+}
+
+// The first range of a comm has the headers; the toy refuses the second one.
+TEST_CASE("messages in slots that a plugin refuses to register are copied, and the log says so once", "[nccl_net]") {
+    const Toy toy("refuse_second");
+    Given given(RangeKind::pinned);
+    Capture log(stderr);  // WEFT_DEBUG is INFO
+    {
+        Connection connection(nccl_net_row(), given_depth, given_bytes, 0, given.of_ends());
+        exchange_all_sizes(connection);
+        Connection again(nccl_net_row(), given_depth, given_bytes, 0, given.of_ends());
+        exchange_all_sizes(again);
+    }
+    const std::string said = log.end();
+    INFO(said);
+    const auto count = [&](const std::string& text) {
+        int found = 0;
+        for (size_t at = said.find(text); at != std::string::npos; at = said.find(text, at + 1)) ++found;
+        return found;
+    };
+    // A range of each end.
+    CHECK(count("are copied: the network plugin Toy cannot register 9000 bytes of host memory") == 2);
+}
+
+TEST_CASE("posted messages whose memory a plugin refuses to register are copied", "[nccl_net]") {
+    const Toy toy("refuse_second");
     const Transport& transport = nccl_net_row();
-    REQUIRE(transport.can(Capability::device));
-    const bool by_dma_buf = GENERATE(false, true);
-    constexpr int depth = 3;
-    constexpr size_t slot_bytes = 3000;
-    std::vector<std::byte> slots[2] = {std::vector<std::byte>(depth * slot_bytes),
-                                       std::vector<std::byte>(depth * slot_bytes)};
-    std::unique_ptr<RegisteredMemory> registered[2];
-    for (int end = 0; end < 2; ++end) {
-        // The transport keeps its own descriptor.
-        const Fd dma_buf = by_dma_buf ? Fd::open("/dev/null", O_RDONLY) : Fd();
-        registered[end] = must(transport.register_memory({.data = slots[end].data(),
-                                                          .bytes = slots[end].size(),
-                                                          .kind = RangeKind::device,
-                                                          .device = 0,
-                                                          .dma_buf = dma_buf.number()}));
-    }
-    Connection connection(transport, depth, slot_bytes, 0,
-                          {{slots[0].data(), slots[1].data()}, {registered[0].get(), registered[1].get()}});
+    Connection connection(transport, 3, 1000);
+    std::vector<std::byte> user[2] = {std::vector<std::byte>(1000), std::vector<std::byte>(1000)};
+    std::unique_ptr<RegisteredMemory> memory[2];
+    for (int i = 0; i < 2; ++i) memory[i] = must(transport.register_memory({.data = user[i].data(), .bytes = 1000}));
     for (uint64_t number = 0; number < 20; ++number) {
-        REQUIRE(eventually([&] { return connection.send(number, size_t(number * 151 % slot_bytes)); }));
-        REQUIRE(connection.arrives(number, size_t(number * 151 % slot_bytes)));
+        // The toy refuses the memory of the first message, and takes the other.
+        std::vector<std::byte>& data = user[number % 2];
+        std::fill(data.begin(), data.end(), std::byte(number));
+        const size_t bytes = size_t(number * 50);
+        REQUIRE(eventually([&] {
+            return must(
+                connection.sender->post(data.data(), memory[number % 2].get(), {bytes, number, uint32_t(number * 7)}));
+        }));
+        REQUIRE(connection.arrives(number, bytes));
+        REQUIRE(eventually([&] { return connection.push() && connection.sender->sent() == number + 1; }));
     }
+}
+
+TEST_CASE("a plugin that refuses device memory, or does not connect to itself, cannot use it", "[nccl_net]") {
+    const auto [behaviour, reason] =
+        GENERATE(table<std::string, std::string>({{"refuse_device", "the peer memory module is missing"},
+                                                  {"listen", "no port is left"},
+                                                  {"connect", "ncclRemoteError"},
+                                                  {"never", "not ready after 1 s"}}));
+    const Toy toy(behaviour);
+    std::vector<std::byte> bytes(4096);
+    auto made = nccl_net_row().register_memory(
+        {.data = bytes.data(), .bytes = bytes.size(), .kind = RangeKind::device, .device = 0});
+    CHECK_ERROR(made, "transport.broken");
+    CHECK_THAT(made.status().sentence(), Catch::Contains(reason));
 }
 
 TEST_CASE("a comm is closed without requests", "[nccl_net]") {

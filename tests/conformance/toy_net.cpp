@@ -1,5 +1,5 @@
 // toy_net.cpp: a network plugin of NCCL over Unix sockets, built once for each version of the interface (TOY_VERSION). It
-// aborts where its caller breaks a rule of the interface. TOY_NET names a defect, or a behaviour that plugins may have.
+// aborts where its caller breaks a rule of the interface. TOY_NET names defects, or behaviours that plugins may have.
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,7 @@ constexpr abi::Answer system_error = 2, invalid_argument = 4, remote_error = 6;
 abi::Log log_line;
 bool does(const char* behaviour) {
     const char* wanted = getenv("TOY_NET");
-    return wanted && strcmp(wanted, behaviour) == 0;
+    return wanted && ("," + std::string(wanted) + ",").find("," + std::string(behaviour) + ",") != std::string::npos;
 }
 abi::Answer warn(abi::Answer answer, const char* text) {
     log_line(abi::log_warn, 0, __FILE__, __LINE__, "toy: %s", text);
@@ -61,6 +62,7 @@ struct Request {
     size_t moved = 0;                  // bytes of frame and data
     size_t got = 0;                    // size of the data that came
     int turns = 0;                     // calls of test until it is done
+    bool flushes = false;
     bool done = false;
 };
 struct Comm {
@@ -68,6 +70,7 @@ struct Comm {
     bool sends = false;
     std::atomic<bool> busy{false};
     std::set<Registration*> registered;
+    int registrations = 0;            // so far
     std::deque<Frame> credits;        // of a sender: the targets that the receiver has posted
     std::vector<std::byte> incoming;  // of a sender: a part of a credit
     std::vector<std::byte> outgoing;  // of a receiver: credits that the socket did not take
@@ -153,7 +156,10 @@ abi::Answer accept_from(void* memory, void** receiving, void**) {
 
 abi::Answer reg(void* memory, void* data, size_t bytes, int type, void** handle) {
     if (does("registration")) return warn(system_error, "the limit of locked memory is reached");
+    if (does("refuse_device") && type == abi::cuda_pointer)
+        return warn(system_error, "the peer memory module is missing");
     auto* comm = static_cast<Comm*>(memory);
+    if (++comm->registrations == 2 && does("refuse_second")) return warn(system_error, "the NIC's table is full");
     auto* registration = new Registration{static_cast<std::byte*>(data), bytes, type};
     comm->registered.insert(registration);
     *handle = registration;
@@ -285,10 +291,12 @@ abi::Answer iflush(void* memory, int, void** data, int* bytes, void** handles, v
     auto* comm = static_cast<Comm*>(memory);
     const Use use(comm);
     require(holds(comm, handles[0], data[0], size_t(bytes[0])), "what is flushed is registered in this comm");
+    if (does("flush")) return warn(system_error, "the flush was refused");
     for (const auto& [shown, unflushed] : comm->unshown) memcpy(shown, unflushed.data(), unflushed.size());
     comm->unshown.clear();
     Request* made = make(comm, {}, nullptr);
     made->turns = 2;
+    made->flushes = true;
     *request = made;
     return abi::success;
 }
@@ -298,6 +306,7 @@ abi::Answer test(void* memory, int* done, int* sizes) {
     const Use use(comm);
     *done = 0;
     if (does("stuck")) return abi::success;
+    if (request->flushes && does("flush_late")) return warn(remote_error, "the flush failed");
     if (request->turns > 0 && --request->turns == 0) request->done = true;
     write_credits(comm);
     while (!comm->queue.empty() && !request->done) {

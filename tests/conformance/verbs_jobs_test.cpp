@@ -77,6 +77,22 @@ TEST_CASE("hosts of different networks use tcp, and a warning says why", "[verbs
     CHECK_THAT(done.log, !Catch::Contains("over verbs, channel"));
 }
 
+TEST_CASE("of hosts with ports of InfiniBand and RoCE all use the faster ones", "[verbs]") {
+    const auto world = [](const std::string& infiniband, const std::string& last) {
+        return "layer " + infiniband + " 1; no_gids " + infiniband + "; gid " + infiniband +
+               " 0 fe80:0000:0000:0000:0000:00ff:fe00:" + last + " 0 0";
+    };
+    const bool fast_ethernet = GENERATE(false, true);
+    // Otherwise both are as fast, so InfiniBand counts, and the devices' order differs.
+    const std::string all = world("fake1", "0001") + (fast_ethernet ? "; speed fake1 2 32" : ""),
+                      odd = fast_ethernet ? all : world("fake0", "0002");
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=" + all, "ODD_RANK=1", "ODD_WORLD=" + odd});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && !Catch::Contains("over tcp, channel"));
+    CHECK((done.log.find(" LID ") != std::string::npos) == !fast_ethernet);
+}
+
 TEST_CASE("hosts of different MTUs use the smaller one, and InfiniBand its own costs", "[verbs]") {
     const VerbsJob mixed = verbs_job(2, {"ODD_RANK=1", "ODD_WORLD=mtu fake0 3; mtu fake1 3"});
     INFO(mixed.said << mixed.log);

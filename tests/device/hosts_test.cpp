@@ -1,5 +1,8 @@
 // hosts_test.cpp: ranks of several simulated hosts (WEFT_HOSTID) on the fake driver's devices. Each process's proxy
 // carries the traffic between hosts over TCP.
+#include <chrono>
+#include <thread>
+
 #include "tests/device/job.hpp"
 
 namespace weft::internal::test {
@@ -135,6 +138,44 @@ TEST_CASE("a process of another host that dies or leaves while others wait for i
                 CHECK((dies || contains(job[rank].output(), "left the communicator, and kernels of rank ")));
             }
         }
+}
+
+// Reports of rank 2 would pass through rank 0, the only other rank, which rank 1 does not wait for.
+TEST_CASE("a rank whose kernels wait while a leader on the way to the other rank has died gets an error", "[hosts]") {
+    Job job(3, "gpus 4; leaks fatal", 4);
+    job.processes_a_host = 1;
+    job.start({"init", "say ready", "pause"});
+    job.start({"init", "receive 100", "error", "destroy"});
+    job.start({"init", "say ready", "pause"});
+    for (const int rank : {0, 2}) REQUIRE(job[rank].says("ready"));
+    job[0].kill(SIGKILL);
+    job[0].wait();
+    job.finish(1);
+    INFO(job[1].output());
+    CHECK(contains(job[1].output(), "error 6"));
+    CHECK(contains(job[1].output(), "reports between rank 1 and rank 2"));
+    CHECK(contains(job[1].output(), "[host.lost]"));
+    job[2].kill(SIGKILL);
+    job[2].wait();
+}
+
+// Rank 0 has told the others of its device, and dies before it has forwarded what rank 2 tells late. Rank 2 has all that
+// it needs.
+TEST_CASE("a rank that joins its device through a leader that dies gets an error", "[hosts]") {
+    Job job(3, "gpus 4", 4);
+    job.processes_a_host = 1;
+    job.variables = {"WEFT_DEBUG=INFO"};
+    for (int rank = 0; rank < 3; ++rank)
+        job.start({"init"}, rank == 2 ? "gpus 4; fault cuMemHostAlloc 0 sleep 700" : "gpus 4");
+    for (int rank = 0; rank < 2; ++rank)
+        REQUIRE(eventually([&] { return contains(job[rank].error(), "messages to other hosts"); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    job[0].kill(SIGKILL);
+    job[0].wait();
+    for (int rank = 1; rank < 3; ++rank) job.finish(rank);
+    INFO(job[1].output());
+    CHECK(contains(job[1].output(), "init 6"));
+    CHECK(contains(job[1].output(), "rank 0"));
 }
 
 TEST_CASE("devices of a host that do not reach each other go through its memory, and on to other hosts", "[hosts]") {

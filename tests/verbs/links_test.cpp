@@ -1,9 +1,12 @@
 // links_test.cpp: the transport over verbs beyond the conformance suite: many connections on one link, faults of devices
 // and calls, and limits. Over the fake libibverbs.
+#include <malloc.h>
+
 #include <algorithm>
 #include <random>
 
 #include "tests/amount.hpp"
+#include "tests/open_descriptors.hpp"
 #include "tests/verbs/connections.hpp"
 
 namespace weft::internal::test {
@@ -89,6 +92,29 @@ TEST_CASE("many connections of one link carry messages in both directions, and c
     // The devices stay open for the process.
     CHECK(fake_verbs().objects() <= std::max(objects, 4));
     fake_verbs().run("reorder 1; hold 50; late 0");
+}
+
+TEST_CASE("communicators that come and go leave no memory, descriptors or objects", "[links]") {
+    const auto round = [] {
+        const TwoRanks ranks;
+        std::vector<Line> lines;
+        for (int i = 0; i < 4; ++i) lines.push_back(ranks.line(i % 2, 2, 30'000));
+        for (Line& line : lines)
+            for (int message = 0; message < 3; ++message) {
+                REQUIRE(eventually([&] { return line.send(); }));
+                REQUIRE(eventually([&] { return line.arrives(); }));
+            }
+    };
+    // Tables of the process reach their size.
+    for (int i = 0; i < 3; ++i) round();
+    const int objects = fake_verbs().objects();
+    const size_t descriptors = open_descriptors(), bytes = mallinfo2().uordblks;
+    const int rounds = small() ? 10 : 40;
+    for (int i = 0; i < rounds; ++i) round();
+    CHECK(fake_verbs().objects() == objects);
+    CHECK(open_descriptors() <= descriptors);
+    // The slots alone of a connection have 60,000 bytes.
+    CHECK(mallinfo2().uordblks < bytes + size_t(rounds) * 512);
 }
 
 TEST_CASE("messages larger than a stripe go over all queue pairs of a link", "[links]") {

@@ -1,7 +1,5 @@
 #include "transports/nccl_net/connection.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
 #include <cstring>
@@ -41,22 +39,26 @@ Result<Buffers> Buffers::make(const Net& net, const ConnectionOptions& options) 
     Buffers buffers;
     buffers.depth_ = uint64_t(options.depth);
     buffers.stride_ = options.slots ? options.slot_bytes : round_to_line(std::max<size_t>(options.slot_bytes, 1));
-    const size_t page = size_t(sysconf(_SC_PAGESIZE)), headers = sizeof(Header) * buffers.depth_,
-                 wanted = headers + (options.slots ? 0 : buffers.stride_ * buffers.depth_),
-                 whole = (wanted + page - 1) / page * page;  // some plugins register whole pages
-    buffers.memory_.reset(static_cast<std::byte*>(aligned_alloc(page, whole)));
-    if (!buffers.memory_)
-        return fail(error::memory_exhausted, "there is no memory for a connection's slots of {} bytes", whole);
-    memset(buffers.memory_.get(), 0, whole);
-    const MemoryRange range{.data = buffers.memory_.get(), .bytes = whole, .kind = RangeKind::slots};
-    buffers.own_ = std::make_unique<NetMemory>(range, std::make_shared<Registrations>(net, range, Fd()));
-    buffers.headers_ = reinterpret_cast<Header*>(buffers.memory_.get());
-    buffers.slots_ = options.slots ? options.slots : buffers.memory_.get() + headers;
-    buffers.slot_memory_ = options.slots ? dynamic_cast<const NetMemory*>(options.slot_memory) : buffers.own_.get();
+    const size_t headers = sizeof(Header) * buffers.depth_;
+    auto own = OwnMemory::allocate(net, headers + (options.slots ? 0 : buffers.stride_ * buffers.depth_));
+    if (!own) return own.take_status();
+    buffers.own_ = std::move(*own);
+    buffers.headers_ = reinterpret_cast<Header*>(buffers.own_.data());
+    buffers.slots_ = options.slots ? options.slots : buffers.own_.data() + headers;
+    buffers.slot_memory_ =
+        options.slots ? dynamic_cast<const NetMemory*>(options.slot_memory) : &buffers.own_.registered();
     if (!buffers.slot_memory_)
         return fail(error::internal_state, "the slots that rank {} gives for rank {} are not registered", options.self,
                     options.peer);
     return buffers;
+}
+
+Status Buffers::make_copies(const Net& net) {
+    if (copies_ || slot_memory_ == &own_.registered()) return ok();
+    auto made = OwnMemory::allocate(net, stride_ * depth_);
+    if (!made) return made.take_status();
+    copies_ = std::move(*made);
+    return ok();
 }
 
 Status End::failed(const char* what, abi::Answer answer) const {

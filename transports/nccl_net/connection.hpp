@@ -3,7 +3,6 @@
 // receiver posts targets for `depth` messages. A plugin accepts a message only if its target is posted, which is the credit.
 #pragma once
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -41,16 +40,16 @@ class Buffers {
     static Result<Buffers> make(const Net& net, const ConnectionOptions& options);
     Header& header(uint64_t message) { return headers_[message % depth_]; }
     std::byte* slot(uint64_t message) { return slots_ + message % depth_ * stride_; }
-    const NetMemory& headers() const { return *own_; }
-    // Null: the caller's slots were not registered.
-    const NetMemory* slots() const { return slot_memory_; }
+    const NetMemory& headers() const { return own_.registered(); }
+    const NetMemory& slots() const { return *slot_memory_; }
+    // Own slots, for copies of messages in memory that the plugin refuses: those of slot(), or more of them beside the
+    // caller's.
+    Status make_copies(const Net& net);
+    std::byte* copy(uint64_t message) { return (copies_ ? copies_.data() : slots_) + message % depth_ * stride_; }
+    const NetMemory& copies() const { return copies_ ? copies_.registered() : own_.registered(); }
 
   private:
-    struct Freed {
-        void operator()(std::byte* memory) const { free(memory); }
-    };
-    std::unique_ptr<std::byte, Freed> memory_;
-    std::unique_ptr<NetMemory> own_;  // ends before memory_
+    OwnMemory own_, copies_;
     Header* headers_ = nullptr;
     std::byte* slots_ = nullptr;
     size_t stride_ = 0;

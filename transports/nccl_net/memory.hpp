@@ -1,8 +1,10 @@
 // memory.hpp: registered memory of a plugin's connections. A plugin registers for each comm, so a range that a caller
 // registers once gets a handle in each comm that uses it, at the first use.
 #pragma once
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/base/fd.hpp"
@@ -20,6 +22,8 @@ class Registrations {
     void end(void* comm);  // before the comm is closed
     void end_all();        // before the memory is freed
     bool ended();
+    // Messages of the range are copied, for this reason: writes the log's only line about it.
+    void log_refusal(const Status& why);
 
   private:
     struct Entry {
@@ -31,7 +35,7 @@ class Registrations {
     const Fd dma_buf_;  // empty: the memory is registered by its address
     std::mutex mutex_;
     std::vector<Entry> entries_;
-    bool ended_ = false;
+    bool ended_ = false, logged_ = false;
 };
 
 // The result of Transport::register_memory(), owned by the caller.
@@ -56,18 +60,38 @@ class CommMemory {
     ~CommMemory() { end(); }
     void begin(void* comm) { comm_ = comm; }
     Result<void*> handle_of(const NetMemory& memory);
+    // Empty: the plugin refuses this memory, so its messages must be copied.
+    Result<std::optional<void*>> handle_or_refusal(const NetMemory& memory);
     void end();  // before the comm is closed
 
   private:
     struct Entry {
         std::shared_ptr<Registrations> registrations;
-        void* handle;
+        std::optional<void*> handle;
     };
     void* comm_ = nullptr;
     std::vector<Entry> entries_;
 };
 
-// The range's handles are made later, in each comm at its first use. transport.broken: no descriptor is left.
+// Memory of an end's own: whole pages, because some plugins register pages. Zeroed.
+class OwnMemory {
+  public:
+    static Result<OwnMemory> allocate(const Net& net, size_t bytes);
+    std::byte* data() const { return data_.get(); }
+    const NetMemory& registered() const { return *registered_; }
+    explicit operator bool() const { return data_ != nullptr; }
+
+  private:
+    struct Freed {
+        void operator()(std::byte* memory) const { free(memory); }
+    };
+    std::unique_ptr<std::byte, Freed> data_;
+    std::unique_ptr<NetMemory> registered_;  // ends before data_
+};
+
+// The range's handles are made later, in each comm at its first use. Device memory is registered here once for trial, in a
+// connection to this process: nothing can take its place later. transport.broken: the plugin refuses it, or no descriptor
+// is left.
 Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, const MemoryRange& range);
 
 }  // namespace weft::internal::nccl_net

@@ -1,5 +1,6 @@
 // receiver.cpp: the receiving end of a connection over a plugin.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "transports/nccl_net/connection.hpp"
@@ -30,6 +31,7 @@ class NetReceiver final : public Receiver {
 
   private:
     Status accept_comm();
+    Result<void*> handle_of_targets();
     Status post_targets();
     Status test_until(uint64_t needed);
     void await_goodbyes();
@@ -49,6 +51,7 @@ class NetReceiver final : public Receiver {
     uint64_t released_ = 0;  // messages
     uint64_t visible_ = 0;   // messages, from the first, that kernels see
     void* flush_ = nullptr;  // the request for the message after these
+    bool copies_ = false;    // the plugin refuses the caller's slots: data are received elsewhere and copied
     bool failed_ = false;
 };
 
@@ -62,17 +65,30 @@ Status NetReceiver::accept_comm() {
     return ok();
 }
 
+Result<void*> NetReceiver::handle_of_targets() {
+    if (!copies_) {
+        auto handle = memory_.handle_or_refusal(buffers_.slots());
+        if (!handle) return handle.take_status();
+        if (*handle) [[likely]]
+            return **handle;
+        if (buffers_.slots().range().kind == RangeKind::device) return memory_.handle_of(buffers_.slots());
+        WEFT_TRY(buffers_.make_copies(end_.net));
+        copies_ = true;
+    }
+    return memory_.handle_of(buffers_.copies());
+}
+
 Status NetReceiver::post_targets() {
     while (posted_ < (released_ + uint64_t(end_.options.depth)) * parts) {
         const uint64_t number = posted_ / parts;
         const bool is_header = posted_ % parts == header_part;
-        auto memory = memory_.handle_of(is_header ? buffers_.headers() : *buffers_.slots());
+        auto memory = is_header ? memory_.handle_of(buffers_.headers()) : handle_of_targets();
         if (!memory) return memory.take_status();
         void* request = nullptr;
         const abi::Answer answer =
             is_header ? end_.net.irecv(comm_, &buffers_.header(number), sizeof(Header), header_part, *memory, &request)
-                      : end_.net.irecv(comm_, buffers_.slot(number), std::max<size_t>(end_.options.slot_bytes, 1),
-                                       data_part, *memory, &request);
+                      : end_.net.irecv(comm_, copies_ ? buffers_.copy(number) : buffers_.slot(number),
+                                       std::max<size_t>(end_.options.slot_bytes, 1), data_part, *memory, &request);
         if (answer != abi::success) return end_.failed("receive from", answer);
         if (!request) break;
         requests_[posted_++ % requests_.size()] = request;
@@ -146,15 +162,16 @@ void NetReceiver::await_goodbyes() {
     }
 }
 
-// Whether kernels see the bytes of the message, which has arrived.
+// Whether the bytes of the message, which has arrived, are in its slot, and kernels see them.
 Result<bool> NetReceiver::see(uint64_t message) {
-    const MemoryRange& slots = buffers_.slots()->range();
+    const MemoryRange& slots = buffers_.slots().range();
     const bool flushes = slots.kind == RangeKind::device && slots.needs_flush;
     for (; visible_ <= message; ++visible_) {
         const uint64_t bytes = buffers_.header(visible_).bytes;
+        if (copies_) memcpy(buffers_.slot(visible_), buffers_.copy(visible_), bytes);
         if (!flushes || bytes == 0) continue;
         if (!flush_) {
-            auto memory = memory_.handle_of(*buffers_.slots());
+            auto memory = memory_.handle_of(buffers_.slots());
             if (!memory) return memory.take_status();
             const abi::Answer answer = end_.net.iflush(comm_, buffers_.slot(visible_), bytes, *memory, &flush_);
             if (answer != abi::success) return end_.failed("flush what it received from", answer);

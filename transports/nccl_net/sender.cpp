@@ -43,6 +43,7 @@ class NetSender final : public Sender {
     void enqueue(const Message& message, const SlotInfo& info, uint32_t magic = Header::expected_magic);
     void say_goodbye();
     Status connect();
+    Result<void*> handle_of_data(uint64_t number);
     Result<bool> send_next_part();
     Status test_all();
 
@@ -66,6 +67,20 @@ Status NetSender::connect() {
     return ok();
 }
 
+// If the plugin refuses the message's memory, the data go on from a copy. Device memory was tried before.
+Result<void*> NetSender::handle_of_data(uint64_t number) {
+    Message& message = at(number);
+    auto handle = memory_.handle_or_refusal(*message.memory);
+    if (!handle) return handle.take_status();
+    if (*handle) [[likely]]
+        return **handle;
+    if (message.memory->range().kind == RangeKind::device) return memory_.handle_of(*message.memory);
+    WEFT_TRY(buffers_.make_copies(end_.net));
+    memcpy(buffers_.copy(number), message.data, message.bytes);
+    message = {buffers_.copy(number), &buffers_.copies(), message.bytes};
+    return memory_.handle_of(*message.memory);
+}
+
 // False: the receiver has posted no target for it yet.
 Result<bool> NetSender::send_next_part() {
     const uint64_t number = posted_ / parts;
@@ -73,7 +88,7 @@ Result<bool> NetSender::send_next_part() {
     const bool is_header = posted_ % parts == header_part;
     // Plugins need not support empty messages: the data of one are a byte of the header.
     const bool of_header = is_header || message.bytes == 0;
-    auto memory = memory_.handle_of(of_header ? buffers_.headers() : *message.memory);
+    auto memory = of_header ? memory_.handle_of(buffers_.headers()) : handle_of_data(number);
     if (!memory) return memory.take_status();
     const void* data = of_header ? static_cast<const void*>(&buffers_.header(number)) : message.data;
     const size_t bytes = is_header ? sizeof(Header) : std::max<uint64_t>(message.bytes, 1);
@@ -157,7 +172,7 @@ Result<Slot> NetSender::acquire() {
 
 Status NetSender::publish(const SlotInfo& info) {
     WEFT_TRY(check(info));
-    enqueue({buffers_.slot(next_), buffers_.slots(), info.bytes}, info);
+    enqueue({buffers_.slot(next_), &buffers_.slots(), info.bytes}, info);
     auto through = progress();
     return through ? ok() : through.take_status();
 }

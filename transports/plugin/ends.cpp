@@ -145,9 +145,10 @@ class PluginSender final : public Sender {
 
 class PluginReceiver final : public Receiver {
   public:
-    PluginReceiver(const End& end, size_t slot_bytes)
+    PluginReceiver(const End& end, size_t slot_bytes, int depth)
         : end_(end),
           slot_bytes_(slot_bytes),
+          depth_(uint64_t(depth)),
           offers_((end.functions().capabilities & weftTransportOffers) != 0),
           offers_any_(offers_ && (end.functions().capabilities & weftTransportRegisters) == 0) {}
     ~PluginReceiver() override { end_.functions().closeReceiver(end_.handle()); }
@@ -155,16 +156,13 @@ class PluginReceiver final : public Receiver {
     Result<Slot> receive(SlotInfo& info) override {
         weftTransportSlot_t slot{};
         weftTransportMessage_t message{};
-        auto done = end_.done("receive from", end_.functions().receive(end_.handle(), &slot, &message));
-        if (!done) return done.take_status();
-        if (!*done) return Slot{};
-        if (!slot.data || message.bytes > slot.capacity || message.bytes > slot_bytes_)
-            return fail(error::internal_damaged,
-                        "rank {} got a message from rank {} over {} that claims {} bytes; slots hold {}", end_.self(),
-                        end_.peer(), end_.functions().name, message.bytes, slot_bytes_)
-                .about({.rank = end_.peer(), .peer = end_.self()});
-        info = {message.bytes, message.operation, message.fingerprint};
-        return Slot{static_cast<std::byte*>(slot.data), slot.capacity};
+        return checked(end_.functions().receive(end_.handle(), &slot, &message), slot, message, info);
+    }
+    Result<Slot> look_ahead(uint64_t ahead, SlotInfo& info) override {
+        if (ahead == 0 || !end_.functions().lookAhead || ahead >= depth_) return Receiver::look_ahead(ahead, info);
+        weftTransportSlot_t slot{};
+        weftTransportMessage_t message{};
+        return checked(end_.functions().lookAhead(end_.handle(), ahead, &slot, &message), slot, message, info);
     }
     Status release() override {
         ++messages_;
@@ -188,8 +186,23 @@ class PluginReceiver final : public Receiver {
     }
 
   private:
+    Result<Slot> checked(weftResult_t result, const weftTransportSlot_t& slot, const weftTransportMessage_t& message,
+                         SlotInfo& info) const {
+        auto done = end_.done("receive from", result);
+        if (!done) return done.take_status();
+        if (!*done) return Slot{};
+        if (!slot.data || message.bytes > slot.capacity || message.bytes > slot_bytes_)
+            return fail(error::internal_damaged,
+                        "rank {} got a message from rank {} over {} that claims {} bytes; slots hold {}", end_.self(),
+                        end_.peer(), end_.functions().name, message.bytes, slot_bytes_)
+                .about({.rank = end_.peer(), .peer = end_.self()});
+        info = {message.bytes, message.operation, message.fingerprint};
+        return Slot{static_cast<std::byte*>(slot.data), slot.capacity};
+    }
+
     End end_;
     size_t slot_bytes_;
+    uint64_t depth_;
     bool offers_, offers_any_;
     uint64_t messages_ = 0;  // released
     uint64_t offered_ = 0;   // one more than the last message for which receive_into() has offered a target
@@ -204,7 +217,7 @@ std::unique_ptr<Sender> make_sender(const weftTransportPlugin_t& functions, cons
 
 std::unique_ptr<Receiver> make_receiver(const weftTransportPlugin_t& functions, const ConnectionOptions& options,
                                         void* receiver) {
-    return std::make_unique<PluginReceiver>(End(functions, options, receiver), options.slot_bytes);
+    return std::make_unique<PluginReceiver>(End(functions, options, receiver), options.slot_bytes, options.depth);
 }
 
 }  // namespace weft::internal::plugin

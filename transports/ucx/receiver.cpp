@@ -25,12 +25,21 @@ class UcxReceiver final : public Receiver, private Inbox {
 
     Result<Slot> receive(SlotInfo& info) override;
     Status release() override;
-    void add_wakeups(Wakeups& wakeups) override { end_.add_wakeups(wakeups); }
+    void add_wakeups(Wakeups& wakeups) override {
+        end_.add_wakeups(wakeups);
+        wakeups.ready |= arrived() || !damage_;
+    }
 
   private:
     ucs_status_t on_message(const MessageHeader& header, void* data, size_t bytes, bool by_rendezvous) override;
     void on_credits(uint64_t) override {}
+    uint32_t take_credits() override { return uint32_t(released_ - std::exchange(returned_, released_)); }
     Status check(const MessageHeader& header, size_t bytes) const;
+    // Whether the next message is in its slot.
+    bool arrived() const {
+        const size_t place = size_t(released_ % depth_);
+        return end_.buffers->headers[place].sequence == released_ + 1 && !end_.buffers->transfers[place].active;
+    }
     void return_credits(uint64_t least);
 
     End end_;
@@ -95,11 +104,11 @@ Result<Slot> UcxReceiver::receive(SlotInfo& info) {
     const size_t place = size_t(released_ % depth_);
     const MessageHeader& header = end_.buffers->headers[place];
     const Transfer& transfer = end_.buffers->transfers[place];
-    if (header.sequence != released_ + 1 || transfer.active) {
+    if (!arrived()) {
         end_.worker->progress();
         return_credits(batch_);
         if (!damage_) return damage_.copy();
-        if (header.sequence != released_ + 1 || transfer.active) {
+        if (!arrived()) {
             if (end_.peer->status != UCS_OK) return end_.failed("receive from", end_.peer->status);
             return Slot{};
         }
@@ -130,6 +139,8 @@ void UcxReceiver::return_credits(uint64_t least) {
 Status UcxReceiver::release() {
     ++released_;
     return_credits(batch_);
+    // The rest goes along with the next message to the peer.
+    if (released_ > returned_ && end_.peer) end_.peer->owing = end_.token;
     return ok();
 }
 

@@ -24,7 +24,10 @@ class UcxSender final : public Sender, private Inbox {
     Result<bool> progress() override;
     Result<bool> post(const std::byte* data, const RegisteredMemory*, const SlotInfo& info) override;
     uint64_t sent() override { return done_; }
-    void add_wakeups(Wakeups& wakeups) override { end_.add_wakeups(wakeups); }
+    void add_wakeups(Wakeups& wakeups) override {
+        end_.add_wakeups(wakeups);
+        wakeups.ready |= may_go_on();
+    }
 
   private:
     ucs_status_t on_message(const MessageHeader&, void*, size_t, bool) override { return UCS_OK; }
@@ -40,9 +43,11 @@ class UcxSender final : public Sender, private Inbox {
     void post_message();
     Status post_messages();
     Status begin();
+    Result<bool> step();
     Result<bool> has_room();
     Status complete_messages();
     bool few_on_the_way() const;
+    bool may_go_on() const;
     bool flushed();
 
     End end_;
@@ -55,13 +60,15 @@ class UcxSender final : public Sender, private Inbox {
     uint64_t released_ = 0;               // messages that the receiver has released
     uint64_t flushed_ = 0;                // messages that need no further call
     uint64_t flushing_ = 0;               // messages before the flush in progress
+    bool flowing_ = false;                // the last progress() was not through
 };
 
 // A slot's message is posted without a copy, so the receiver may read it by rendezvous.
 void UcxSender::post_message() {
     const size_t place = size_t(posted_ % depth_);
     Buffers& buffers = *end_.buffers;
-    const MessageHeader& header = buffers.headers[place];
+    MessageHeader& header = buffers.headers[place];
+    end_.worker->add_credits(*end_.peer, header);
     const bool own = data_[place] == buffers.slot(posted_);
     end_.worker->post(*end_.peer, Worker::message_id, &header, sizeof header, data_[place], header.bytes,
                       own ? buffers.handle() : nullptr, buffers.transfers[place]);
@@ -86,6 +93,14 @@ bool UcxSender::few_on_the_way() const {
     for (uint64_t message = std::max(released_, flushed_); message < next_; ++message)
         bytes += end_.buffers->headers[size_t(message % depth_)].bytes;
     return bytes <= most;
+}
+
+// Another end's call may have taken what this one waits for.
+bool UcxSender::may_go_on() const {
+    if (!end_.peer) return false;
+    const Transfer& first = end_.buffers->transfers[size_t(done_ % depth_)];
+    return end_.peer->status != UCS_OK || (posted_ < next_ && credits_ > 0) || (done_ < posted_ && !first.active) ||
+           (flushed_ < flushing_ && !end_.buffers->flush.active) || (flowing_ && done_ == next_ && few_on_the_way());
 }
 
 // UCX completes a message when it has a copy of it. If a socket is full, it needs further calls to bring that on its way.
@@ -127,9 +142,17 @@ Result<bool> UcxSender::has_room() {
 }
 
 Result<bool> UcxSender::progress() {
+    auto through = step();
+    flowing_ = through && !*through;
+    return through;
+}
+
+Result<bool> UcxSender::step() {
     auto met = end_.meet();
     if (!met) return next_ == 0 ? Result<bool>(true) : met.take_status();  // nothing to send: the peer may have left
     if (!*met) return next_ == 0;
+    // A look at the network costs a system call over TCP.
+    if (done_ == next_ && few_on_the_way() && end_.peer->status == UCS_OK) return true;
     end_.worker->progress();
     WEFT_TRY(complete_messages());
     if (done_ == next_ && few_on_the_way()) return true;

@@ -167,10 +167,10 @@ Result<Peer*> Worker::peer(int rank, const std::vector<std::byte>& address) {
 // UCX arms the descriptor only if no event is left, some of which mean nothing here.
 bool Worker::arm() {
     constexpr int most = 16;
-    const uint64_t before = arrivals_;
+    bool quiet = true;
     for (int turn = 0; turn < most; ++turn) {
-        if (library_.ucp_worker_arm(worker_) == UCS_OK) return arrivals_ == before;
-        progress();
+        if (library_.ucp_worker_arm(worker_) == UCS_OK) return quiet;
+        quiet = library_.ucp_worker_progress(worker_) == 0 && quiet;
     }
     return false;
 }
@@ -222,14 +222,22 @@ void Worker::flush(Peer& peer, Transfer& transfer) {
     if (!UCS_PTR_IS_PTR(request)) transfer.end(UCS_PTR_RAW_STATUS(request));
 }
 
+void Worker::add_credits(Peer& peer, MessageHeader& header) {
+    header.credited = std::exchange(peer.owing, 0);
+    const auto place = inboxes_.find(header.credited);
+    header.credits = place == inboxes_.end() ? 0 : place->second->take_credits();
+}
+
 // A message of a connection that has ended is dropped.
 ucs_status_t Worker::on_message(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                 const ucp_am_recv_param_t* param) {
     MessageHeader message;
     if (header_bytes != sizeof message) return UCS_OK;
     memcpy(&message, header, sizeof message);
-    ++static_cast<Worker*>(self)->arrivals_;
     const auto& inboxes = static_cast<Worker*>(self)->inboxes_;
+    if (message.credits > 0)
+        if (const auto credited = inboxes.find(message.credited); credited != inboxes.end())
+            credited->second->on_credits(message.credits);
     const auto place = inboxes.find(message.connection);
     if (place == inboxes.end()) return UCS_OK;
     return place->second->on_message(message, data, bytes, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
@@ -240,7 +248,6 @@ ucs_status_t Worker::on_credits(void* self, const void* header, size_t header_by
     CreditHeader credit;
     if (header_bytes != sizeof credit) return UCS_OK;
     memcpy(&credit, header, sizeof credit);
-    ++static_cast<Worker*>(self)->arrivals_;
     const auto& inboxes = static_cast<Worker*>(self)->inboxes_;
     if (const auto place = inboxes.find(credit.connection); place != inboxes.end())
         place->second->on_credits(credit.credits);

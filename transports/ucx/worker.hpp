@@ -20,7 +20,8 @@ struct MessageHeader {
     uint64_t bytes = 0;
     uint64_t operation = 0;
     uint32_t fingerprint = 0;
-    uint32_t unused = 0;
+    uint32_t credits = 0;   // that go along, for a connection in the other direction
+    uint64_t credited = 0;  // the token of that one
 };
 // Returns credits to the sender.
 struct CreditHeader {
@@ -72,12 +73,15 @@ class Inbox {
     // A message: its data, or with `by_rendezvous` what ucp_am_recv_data_nbx() takes. The result is the callback's.
     virtual ucs_status_t on_message(const MessageHeader& header, void* data, size_t bytes, bool by_rendezvous) = 0;
     virtual void on_credits(uint64_t credits) = 0;
+    // For a message to the peer: the credits that this receiver owes.
+    virtual uint32_t take_credits() { return 0; }
 };
 
 struct Peer {
     ucp_ep_h endpoint = nullptr;
     ucs_status_t status = UCS_OK;  // otherwise the endpoint is broken
     uint64_t unreleased = 0;       // messages that the peer may not have yet
+    uint64_t owing = 0;            // the token of a receiver that owes it credits; 0: none
 };
 
 // Thread-bound to its rank.
@@ -101,10 +105,11 @@ class Worker {
     // False: something came, for any connection of the rank, or there is no end of events; the rank must not sleep.
     bool arm();
 
-    // An end gets what comes with its token until it is removed.
+    // An end gets what comes with its token until it is removed. UCX may still use the buffers then.
     void add(uint64_t token, Inbox& inbox) { inboxes_[token] = &inbox; }
-    // UCX may still use the buffers.
     void remove(uint64_t token, std::shared_ptr<Buffers> buffers);
+    // Adds credits that a receiver owes the peer to a message for it.
+    void add_credits(Peer& peer, MessageHeader& header);
     // Posts an active message. `transfer` is active until it is complete.
     void post(Peer& peer, unsigned id, const void* header, size_t header_bytes, const std::byte* data, size_t bytes,
               ucp_mem_h memory, Transfer& transfer);
@@ -130,7 +135,6 @@ class Worker {
     std::vector<std::byte> address_;
     std::map<int, std::unique_ptr<Peer>> peers_;
     std::unordered_map<uint64_t, Inbox*> inboxes_;
-    uint64_t arrivals_ = 0;                       // of messages and credits
     std::vector<std::shared_ptr<Buffers>> kept_;  // of ends that are gone
 };
 

@@ -6,15 +6,12 @@
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
-#include "src/drivers/verbs/ports.hpp"
 
 namespace weft::internal::verbs {
 
 namespace {
 
 const char* layer_text(int layer) { return layer == link_ethernet ? "Ethernet" : "InfiniBand"; }
-
-constexpr const char* other_layer = "its link layer is not that of the first port";
 
 // Without a device libibverbs would write to standard error.
 bool kernel_has_devices() {
@@ -93,44 +90,49 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
     return devices;
 }
 
+// `wrong`: receives the first failure of admit_port().
+std::vector<IbPort> Devices::known_ports(const Settings& settings, Status& wrong) const {
+    std::vector<IbPort> known;
+    for (const Device& device : all_)
+        for (int number = 1; number <= device.context->facts().ports; ++number) {
+            known.push_back(read_port(*device.context, nullptr, number));
+            Status admitted = admit_port(settings, known.back());
+            if (wrong) wrong = std::move(admitted);
+        }
+    admit_link_layer(known);
+    return known;
+}
+
 Result<std::vector<Port>> Devices::ports(const Settings& settings) const {
+    Status wrong;
+    const std::vector<IbPort> known = known_ports(settings, wrong);
+    WEFT_TRY(std::move(wrong));
     std::vector<Port> found;
     std::string reasons;
-    for (size_t device = 0; device < all_.size(); ++device) {
-        const Context& context = *all_[device].context;
-        for (int number = 1; number <= context.facts().ports; ++number) {
-            IbPort known = read_port(context, nullptr, number);
-            WEFT_TRY(admit_port(settings, known));
-            const auto attributes = context.port(number);
-            if (known.usable() && !attributes) known.why_not = attributes.status().sentence();
-            if (known.usable() && !found.empty() && known.link_layer != found[0].attributes.link_layer)
-                known.why_not = other_layer;
-            if (known.usable())
-                found.push_back({.device = device, .number = number, .attributes = *attributes, .name = known.device});
+    auto next = known.begin();
+    for (size_t device = 0; device < all_.size(); ++device)
+        for (int number = 1; number <= all_[device].context->facts().ports; ++number, ++next) {
+            const auto attributes = all_[device].context->port(number);
+            if (next->usable() && attributes)
+                found.push_back({.device = device, .number = number, .attributes = *attributes, .name = next->device});
             else
-                reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", known.name(), known.why_not);
+                reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", next->name(),
+                                       next->usable() ? attributes.status().sentence() : next->why_not);
         }
-    }
     if (found.empty()) return fail(error::verbs_device, "no RDMA port of this host can be used ({})", reasons);
     return found;
 }
 
 std::vector<Rail> Devices::rails(const Settings& settings) const {
     std::vector<Rail> rails;
-    const auto used = ports(settings);
-    for (const Device& device : all_)
-        for (int number = 1; number <= device.context->facts().ports; ++number) {
-            IbPort known = read_port(*device.context, nullptr, number);
-            (void)admit_port(settings, known);  // its reason is in why_not
-            if (known.usable() && used &&
-                std::none_of(used->begin(), used->end(), [&](const Port& port) { return port.text() == known.name(); }))
-                known.why_not = other_layer;
-            Rail rail;
-            rail.name = known.name();
-            rail.detail = layer_text(known.link_layer);
-            rail.why_not = std::move(known.why_not);
-            rails.push_back(std::move(rail));
-        }
+    Status ignored;  // its reason is in why_not
+    for (IbPort& known : known_ports(settings, ignored)) {
+        Rail rail;
+        rail.name = known.name();
+        rail.detail = layer_text(known.link_layer);
+        rail.why_not = std::move(known.why_not);
+        rails.push_back(std::move(rail));
+    }
     return rails;
 }
 

@@ -6,6 +6,7 @@
 
 #include "src/drivers/verbs/context.hpp"
 #include "src/drivers/verbs/memory.hpp"
+#include "src/drivers/verbs/ports.hpp"
 #include "transports/transport.hpp"
 #include "transports/verbs/settings.hpp"
 
@@ -36,14 +37,15 @@ class Devices {
     Devices(const Devices&) = delete;
 
     const std::vector<Device>& all() const { return all_; }
-    // The ports that the settings admit, as they are now, of one link layer: that of the first one. verbs.device: there
-    // is none. option.value: as admit_port().
+    // The ports that the settings admit, as they are now, of one link layer (admit_link_layer()). verbs.device: there is
+    // none. option.value: as admit_port().
     Result<std::vector<Port>> ports(const Settings& settings) const;
     // Every port, for `weft info`.
     std::vector<Rail> rails(const Settings& settings) const;
 
   private:
     static Result<std::unique_ptr<Devices>> open(const Settings& settings);
+    std::vector<IbPort> known_ports(const Settings& settings, Status& wrong) const;
     std::vector<Device> all_;
 };
 

@@ -135,6 +135,25 @@ Status admit_port(const IbSettings& settings, IbPort& port) {
     return fits;
 }
 
+void admit_link_layer(std::vector<IbPort>& ports) {
+    int64_t infiniband_mbps = 0, ethernet_mbps = 0;
+    bool infiniband = false, ethernet = false;
+    for (const IbPort& port : ports) {
+        if (!port.usable()) continue;
+        const bool of_ethernet = port.link_layer == link_ethernet;
+        (of_ethernet ? ethernet : infiniband) = true;
+        (of_ethernet ? ethernet_mbps : infiniband_mbps) += std::max(port.mbps, 0);
+    }
+    if (!infiniband || !ethernet) return;
+    const bool takes_ethernet = ethernet_mbps > infiniband_mbps;
+    for (IbPort& port : ports)
+        if (port.usable() && (port.link_layer == link_ethernet) != takes_ethernet)
+            port.why_not = fmt::format(
+                "this host has ports of two link layers, and uses those of {} "
+                "(WEFT_IB_DEVICES chooses others)",
+                takes_ethernet ? "RoCE" : "InfiniBand");
+}
+
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {
     std::vector<std::string> names;
     for (const IbPort& port : ports)
@@ -144,6 +163,7 @@ Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {
         Status admitted = admit_port(settings, port);
         if (first.ok()) first = std::move(admitted);
     }
+    admit_link_layer(ports);
     return first;
 }
 

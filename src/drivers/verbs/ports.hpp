@@ -41,7 +41,10 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
 // Sets why_not, notes, wish and pkey_index. option.value: a used port lacks the GID index or the partition key that a
 // variable of Weft's names. Reentrant.
 Status admit_port(const IbSettings& settings, IbPort& port);
-// The same for all ports. Besides, option.names: WEFT_IB_DEVICES names no device here.
+// Leaves out the usable ports of one link layer if there are two, because InfiniBand and Ethernet do not reach each other.
+// The layer whose ports are faster together stays, or else InfiniBand: hosts with the same devices choose alike.
+void admit_link_layer(std::vector<IbPort>& ports);
+// Both for all ports. Besides, option.names: WEFT_IB_DEVICES names no device here.
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports);
 
 }  // namespace weft::internal::verbs

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <tuple>
 
+#include "src/control/ended_leaders.hpp"
 #include "src/control/remote_health.hpp"
 #include "src/p2p/message_mark.hpp"
 #include "src/p2p/peer_buffers.hpp"
@@ -227,16 +228,24 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
         return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
                (!group.local(other) || group.row(other).gpu.left.load(std::memory_order_acquire) != 0);
     };
+    // A rank of a dead leader on the way to `other`, which could not report the end of that rank; -1: none.
+    const auto dead_leader = [&](int other) {
+        const bool early = group.local(other) || still_us < RemoteHealth::departed_us;
+        return early ? -1 : EndedLeaders(group).dead_on_the_way_to(other);
+    };
     const auto gone = [&](int other) {
         const bool in_order = left(other);
-        if (!in_order && Liveness(group).alive(other)) return false;
+        if (!in_order && Liveness(group).alive(other)) return dead_leader(other) >= 0;
         return group.local(other) || still_us >= (in_order ? RemoteHealth::departed_us : RemoteHealth::settled_us);
     };
     if (gone_ >= 0) {
         const uint64_t polls = read(block_waits[block_].polls);
         const bool still = polls >= polls_ && waits(block_, gone_) && gone(gone_);
         // The block has polled all its messages again since then.
-        if (still && polls >= polls_ + 2)
+        const bool sure = still && polls >= polls_ + 2;
+        const int leader = sure && !left(gone_) && Liveness(group).alive(gone_) ? dead_leader(gone_) : -1;
+        if (leader >= 0) return EndedLeaders(group).failure(leader, rank, gone_, false);
+        if (sure)
             return first_cause(group,
                                fail(left(gone_) ? error::rank_left : error::rank_died,
                                     "{} {}, and kernels of rank {} wait for messages with it or for its signals",

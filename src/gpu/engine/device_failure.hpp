@@ -57,8 +57,8 @@ struct DeviceDiagnosis {
     bool has_made_our_calls(int other) const;
 };
 
-// Finds ranks that died or left while our kernels wait for their messages or signals. A rank that owes nothing may
-// leave. For one thread.
+// Finds ranks that died or left while our kernels wait for their messages or signals, or whose end could not be reported
+// because a leader on the way died. A rank that owes nothing may leave. For one thread.
 class DepartedPeers {
   public:
     // block_waits: by block. still_us: the time since data came from another host. ok: no such rank, or its last data

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/control/ended_leaders.hpp"
 #include "src/gpu/engine/joined_gpu.hpp"
 
 namespace weft::internal {
@@ -32,6 +33,7 @@ class GpuJoin {
     JoinedGpu& gpu_;
     int64_t deadline_us_ = 0;  // 0: none
     int64_t next_look_us_ = 0;
+    LeaderWatch leaders_;
 };
 
 }  // namespace weft::internal
