@@ -30,6 +30,7 @@ ActiveCalls::ActiveCalls(RankContext& context)
       windows_(context),
       one_sided_(context, windows_),
       gpu_(context),
+      copies_(context, host_, gpu_),
       staged_(context),
       messages_(context) {
     add_wakeups_ = [this](Wakeups& wakeups) {
@@ -49,7 +50,11 @@ Begun ActiveCalls::begin_other(const Call& call) {
     const bool on_device = call.space == Space::device;
     if (const auto* uneven = std::get_if<UnevenCall>(&call.kind))
         return on_device ? start(gpu_, call, *uneven) : start(uneven_, call, *uneven);
-    if (const auto* collective = std::get_if<CollectiveCall>(&call.kind)) return start(gpu_, call, *collective);
+    if (const auto* collective = std::get_if<CollectiveCall>(&call.kind)) {
+        if (context_.device->engine_copies().wanted(collective->operation, call.settings)) [[unlikely]]
+            return start(copies_, call, *collective);
+        return start(gpu_, call, *collective);
+    }
     const auto& access = std::get<AccessCall>(call.kind);
     if (windows_.space_of(call, access) == Space::host) return start(one_sided_, call, access);
     auto resolved = windows_.resolve(access, Space::device);
@@ -180,7 +185,7 @@ Status ActiveCalls::cause() {
 bool ActiveCalls::may_be_using(int peer) const {
     const uint64_t gave_up = context_.segment->row(peer).gave_up.load(std::memory_order_acquire);
     if (gave_up == 0 && (messages_.may_be_read_by(peer) || uneven_.may_be_read_by(peer))) return true;
-    return in<HostCollectives>() && host_.may_be_using(peer, gave_up);
+    return (in<HostCollectives>() || in<CopyEngineCalls>()) && host_.may_be_using(peer, gave_up);
 }
 
 }  // namespace weft::internal

@@ -214,7 +214,11 @@ Status GpuJoin::begin(int64_t timeout_ms) {
     }
     gpu_.timeout_ns = nanoseconds_of(timeout_ms);
     gpu_.exports_buffers = gpu_.buffer_registry && gpu_.domain->fallback_reason().empty();
-    if (gpu_.exports_buffers) gpu_.buffer_registry->open();
+    if (gpu_.exports_buffers) {
+        gpu_.buffer_registry->open();
+        auto signals = cuda::CopySignals::make(gpu_.group, rank, gpu_.domain->memory());
+        if (signals) gpu_.copy_signals = std::move(*signals);
+    }
     if (gpu_.network) WEFT_TRY(gpu_.network->begin(gpu_.domain->memory().remote_ends(), gpu_.domain->reports().ended));
     WEFT_LOG_RANK(rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}",
                   gpu_.device.ordinal(), gpu_.layout.blocks_max,
