@@ -652,16 +652,19 @@ struct Worker {
         if (gather(round)) test::tell("wrong: no kernel after deregistration");
         for (weftComm_t comm : comms) demand(weftCommSetCallConfig(comm, nullptr));
     }
-    // An all-gather by copy engines, in memory of weftMemAlloc, for which the last rank's stream is late. Then it dies.
+    // All-gathers by copy engines, for which the last rank's stream is late. Then its process is killed.
     void copies_late() {
         weftCallConfig_t without_kernels = WEFT_CALL_CONFIG_INITIALIZER;
         without_kernels.blockPolicy = WEFT_BLOCK_POLICY_ZERO;
         demand(weftCommSetCallConfig(comms[0], &without_kernels));
-        const DeviceBuffer from(device(0), 400), to(device(0), 400 * size_t(ranks));
-        void* registered = nullptr;
-        demand(weftCommRegister(comms[0], from.data(), 400, &registered));
+        // Registered memory is freed after the communicator.
+        kept.push_back(std::make_unique<DeviceBuffer>(device(0), 400));
+        kept.push_back(std::make_unique<DeviceBuffer>(device(0), 400 * size_t(ranks)));
+        void* const from = kept[0]->data();
+        void *registered = nullptr, *const to = kept[1]->data();
+        demand(weftCommRegister(comms[0], from, 400, &registered));
         const auto gather = [&] {
-            return weftAllGather(from.data(), to.data(), 100, weftUint32, comms[0], streams[0]->weft());
+            return weftAllGather(from, to, 100, weftUint32, comms[0], streams[0]->weft());
         };
         for (bool all = false; !all; usleep(10'000)) {
             const int before = fake::calls("cuLaunchKernelEx");
