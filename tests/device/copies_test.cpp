@@ -35,7 +35,7 @@ class Parts {
     }
     size_t all_bytes() const { return bytes * size_t(ranks.count()); }
     size_t sent_bytes() const { return which == Which::gather ? bytes : all_bytes(); }
-    // What rank `from` sends to rank `to`.
+    // The bytes from rank `from` to rank `to`.
     Bytes part(int from, int to, int seed) const {
         Bytes values(bytes);
         for (size_t i = 0; i < bytes; ++i)

@@ -129,6 +129,8 @@ void Setting::read(const std::string& statements) {
             std::string prefix;
             words >> prefix >> one;
             stacks[prefix] = one;
+        } else if (name == "slices") {
+            words >> slices >> slice_ms;
         } else if (name == "local_memory") {
             words >> local_bytes;
         } else if (name == "queue") {

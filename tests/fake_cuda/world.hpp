@@ -51,6 +51,8 @@ struct Setting {
     std::set<std::string> syncs;        // functions that wait for the context's work
     std::map<std::string, int> stacks;  // bytes of a thread, by the beginning of a kernel's name
     int local_bytes = 1024;
+    std::string slices;  // the file of processes that take turns; empty: they do not
+    int slice_ms = 0;
     bool leaks_fatal = false;
 
     void read(const std::string& statements);

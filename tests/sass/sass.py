@@ -67,10 +67,24 @@ def kernels_of(folder: str, path: str, architecture: str) -> dict[str, Code]:
     return kernels
 
 
-def limits_of(path: str) -> list[tuple[str, dict[str, int]]]:
+Rows = list[tuple[str, dict[str, int]]]
+
+
+def limits_of(path: str) -> dict[str, Rows]:
+    """The rows of each architecture: below its line `target sm_90`, or before all such lines."""
+    rows: dict[str, Rows] = {architecture: [] for architecture in ARCHITECTURES}
+    targets = list(ARCHITECTURES)
     with open(path) as file:
-        rows = [line.split() for line in file if line.strip() and not line.startswith("#")]
-    return [(row[0], dict(zip(COLUMNS, map(int, row[1:]), strict=True))) for row in rows]
+        for line in file:
+            words = line.split()
+            if not words or line.startswith("#"):
+                continue
+            if words[0] == "target":
+                targets = [words[1]]
+            else:
+                for target in targets:
+                    rows[target].append((words[0], dict(zip(COLUMNS, map(int, words[1:]), strict=True))))
+    return rows
 
 
 def check(name: str, code: Code, limits: dict[str, int]) -> list[str]:
@@ -90,26 +104,29 @@ def main() -> int:
     if not folder:
         print("skipped: WEFT_TEST_DISASSEMBLER names no folder with cuobjdump and nvdisasm (tools/cuda-disassembler)")
         return 77
-    limits = limits_of(limits_path)
-    wrong, checked, unused = [], 0, {pattern for pattern, _ in limits}
+    all_limits = limits_of(limits_path)
+    wrong, checked = [], 0
     for architecture in ARCHITECTURES:
-        kernels = {}
+        kernels: dict[str, Code] = {}
+        limits = all_limits[architecture]
+        unused = {pattern for pattern, _ in limits}
         for path in objects:
             kernels.update(kernels_of(folder, path, architecture))
         for name, code in sorted(kernels.items()):
             pattern, limit = next(((each, limit) for each, limit in limits if fnmatch.fnmatch(name, each)), ("", {}))
             if not pattern:
-                wrong.append(f"{name}: no row of the list names it")
+                wrong.append(f"{architecture} {name}: no row of the list names it")
                 continue
             unused.discard(pattern)
             wrong += [f"{architecture} {each}" for each in check(name, code, limit)]
             checked += 1
             if os.environ.get("WEFT_TEST_VERBOSE"):
                 print(architecture, name, *(code.counts[column] for column in COLUMNS))
+        if kernels:
+            wrong += [f"{architecture} {pattern}: there is no such kernel" for pattern in sorted(unused)]
     if checked == 0:
         print(f"skipped: the objects have no code for {' or '.join(ARCHITECTURES)} (-Dgpu_targets)")
         return 77
-    wrong += [f"{pattern}: there is no such kernel" for pattern in sorted(unused)]
     print(*wrong, f"{checked} kernels checked, {len(wrong)} objections", sep="\n")
     if must_object:
         # Size, registers and loads of each.

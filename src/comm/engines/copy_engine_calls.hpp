@@ -1,5 +1,5 @@
-// copy_engine_calls.hpp: the engine of collectives on device memory for which copy engines are wanted: an exchange of
-// offers on host memory, then copies if all ranks offer their buffers, or kernels (docs/design/gpu-copies.md).
+// copy_engine_calls.hpp: the engine of collectives on device memory for which copy engines are wanted. The ranks exchange
+// offers on host memory. Copies follow if all ranks offer their buffers, otherwise kernels (docs/design/gpu-copies.md).
 #pragma once
 #include <vector>
 
