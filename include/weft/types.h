@@ -140,7 +140,7 @@ typedef struct {
 #define WEFT_BLOCK_POLICY_DEFAULT 0 /* kernels move the data */
 /* All-gather and all-to-all on device memory use copy engines and no kernel, if all ranks have registered their send
  * buffers; otherwise kernels. Such a call blocks until all ranks have made it: ranks of one thread need a group. */
-#define WEFT_BLOCK_POLICY_ZERO 1
+#define WEFT_BLOCK_POLICY_ZERO 1    /* copy engines, where they can; see docs/guide/gpu.md, Without kernels */
 #define WEFT_DEVICE_NONE (-1) /* the communicator serves host memory only, whichever device is current */
 #define WEFT_CONFIG_INITIALIZER                                                                                   \
     {                                                                                                             \
