@@ -76,14 +76,14 @@ Begun ActiveCalls::begin_copied(const Call& call) {
         not_begun(copied, staged_.take_failure());
         return copied;
     }
-    copying_ = true;
+    copying_.call = true;
     const Begun begun = begin(on_host);
-    copying_ = begun == Begun::yes;
+    copying_.call = begun == Begun::yes;
     return begun;
 }
 
 Status ActiveCalls::end_copied() {
-    copying_ = false;
+    copying_.call = false;
     return staged_.copy_out();
 }
 
@@ -114,7 +114,7 @@ Begun ActiveCalls::begin_messages(std::span<const Call> messages) {
             failure_ = staged_.take_failure();
             return begun;
         }
-        copying_messages_ = true;
+        copying_.messages = true;
         messages = copied;
     }
     for (const Call& message : messages)
@@ -125,8 +125,8 @@ Begun ActiveCalls::begin_messages(std::span<const Call> messages) {
 Progress ActiveCalls::advance_messages() {
     Progress progress = messages_.advance();
     if (progress == Progress::failed) failure_ = messages_.take_failure();
-    if (progress == Progress::done && copying_messages_) [[unlikely]] {
-        copying_messages_ = false;
+    if (progress == Progress::done && copying_.messages) [[unlikely]] {
+        copying_.messages = false;
         failure_ = staged_.copy_out_messages();
         if (!failure_) progress = Progress::failed;
     }

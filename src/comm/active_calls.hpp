@@ -46,7 +46,7 @@ class ActiveCalls {
     Status end() {
         active_ = {};
         context_.row().position.finish(context_.sequence);
-        if (copying_) [[unlikely]]
+        if (copying_.call) [[unlikely]]
             return end_copied();
         return ok();
     }
@@ -113,7 +113,9 @@ class ActiveCalls {
     StagedCalls staged_;
     PointToPoint messages_;
     std::variant<Idle, HostCollectives*, UnevenCollectives*, OneSidedCalls*, KernelCalls*, CopyEngineCalls*> active_;
-    bool copying_ = false, copying_messages_ = false;  // the call, the messages work on copies of device memory
+    struct Copying {
+        bool call = false, messages = false;
+    } copying_;  // they work on copies of device memory
     Status failure_;
     RankSet waited_for_;  // of the call and of the messages
     const RankSet nobody_ = {};

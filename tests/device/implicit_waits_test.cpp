@@ -1,5 +1,5 @@
-// implicit_waits_test.cpp: functions of the driver that wait for the device, while a kernel there waits for another rank:
-// what must come in which order (docs/guide/gpu.md, Several communicators).
+// implicit_waits_test.cpp: functions of the driver that wait for the device, while a kernel there waits for another rank.
+// The order of calls decides whether that ends (docs/guide/gpu.md, Several communicators).
 #include <cstring>
 #include <thread>
 

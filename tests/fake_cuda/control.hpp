@@ -35,8 +35,8 @@
 //   local_memory BYTES      stack that a context has for each thread (1024). A launch that needs more waits for the
 //                           context's work, then the context has as much.
 //
-//   slices FILE MS          processes with this file take turns of MS on their devices: blocks of one process run at a time
-//                           (an empty file counts the turns: its first 8 bytes)
+//   slices FILE MS          processes with this file take turns of MS: blocks of one process run at a time. The file is new.
+//                           Its first 8 bytes count the turns.
 //
 //   leaks fatal             a leak at the end of the process: exit status 86
 #pragma once

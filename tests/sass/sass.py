@@ -71,20 +71,26 @@ Rows = list[tuple[str, dict[str, int]]]
 
 
 def limits_of(path: str) -> dict[str, Rows]:
-    """The rows of each architecture: below its line `target sm_90`, or before all such lines."""
-    rows: dict[str, Rows] = {architecture: [] for architecture in ARCHITECTURES}
-    targets = list(ARCHITECTURES)
+    """The rows of each architecture. Below a line `target sm_100` rows replace those of the same pattern for it alone."""
+    common: Rows = []
+    own: dict[str, dict[str, dict[str, int]]] = {architecture: {} for architecture in ARCHITECTURES}
+    target = ""
     with open(path) as file:
         for line in file:
             words = line.split()
             if not words or line.startswith("#"):
                 continue
             if words[0] == "target":
-                targets = [words[1]]
+                target = words[1]
+                continue
+            row = dict(zip(COLUMNS, map(int, words[1:]), strict=True))
+            if not target:
+                common.append((words[0], row))
+            elif words[0] in (pattern for pattern, _ in common):
+                own[target][words[0]] = row
             else:
-                for target in targets:
-                    rows[target].append((words[0], dict(zip(COLUMNS, map(int, words[1:]), strict=True))))
-    return rows
+                sys.exit(f"{path}: {words[0]} of {target} replaces no row")
+    return {architecture: [(pattern, own[architecture].get(pattern, row)) for pattern, row in common] for architecture in ARCHITECTURES}
 
 
 def check(name: str, code: Code, limits: dict[str, int]) -> list[str]:

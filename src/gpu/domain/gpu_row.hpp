@@ -23,8 +23,8 @@ struct DeviceFacts {
     uint32_t capabilities;    // of the kernels (gpu/kernels/capability.def)
 };
 
-// What a stream waits for in a call by copy engines (docs/design/gpu-copies.md). Streams see 64 bits: the wait ends when
-// either half is set.
+// The word that a stream awaits in a call by copy engines (docs/design/gpu-copies.md). Streams see 64 bits: the wait ends
+// when either half is set.
 struct alignas(8) StreamWord {
     std::atomic<uint32_t> arrived;   // written by streams: 1 by the peer's, 0 by the rank's own after its wait
     std::atomic<uint32_t> released;  // 1: no wait any more; written by the rank's service thread after an abort

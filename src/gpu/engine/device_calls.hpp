@@ -49,7 +49,7 @@ struct DeviceCall {
     CallSettings settings;
 };
 
-// What a rank says before a collective by copy engines. All ranks read the same offers, so all decide alike.
+// The facts that a rank sends before a collective by copy engines. All ranks read the same offers, so all decide alike.
 struct CopyOffer {
     uint64_t operation;                 // the fingerprint of its call
     uint64_t refusal;                   // a CopyRefusal

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int queues_least = 8;  // a wait holds up its hardware queue
 
-const char* text_of(CopyRefusal refusal) {
+const char* refusal_text(CopyRefusal refusal) {
     switch (refusal) {
         case CopyRefusal::none: return "does not map device memory of its peers";
         case CopyRefusal::other_call: return "makes another call";
@@ -32,7 +32,7 @@ void EngineCopies::log_refusal(const Operation& operation, CopyRefusal refusal, 
     if (gpu_.rank != 0 || (logged_ & bit) != 0) return;
     logged_ |= bit;
     WEFT_LOG_RANK(gpu_.rank, info, coll, "{}: kernels move the data although blockPolicy is zero: rank {} {}",
-                  operation.text(), rank, text_of(refusal));
+                  operation.text(), rank, refusal_text(refusal));
 }
 
 bool EngineCopies::wanted(const Operation& operation, const CallSettings& settings) {
@@ -47,7 +47,7 @@ bool EngineCopies::wanted(const Operation& operation, const CallSettings& settin
 }
 
 CopyRefusal EngineCopies::find_send_buffer(const DeviceCall& call, CopyOffer& offer) {
-    if (!gpu_.copy_signals) return CopyRefusal::operations;
+    if (!gpu_.domain->copy_signals()) return CopyRefusal::operations;
     if (options().gpu_queues < queues_least) return CopyRefusal::queues;
     const bool parted = call.operation.collective == Collective::all_to_all;
     if (parted && call.send == call.receive) return CopyRefusal::in_place;
@@ -84,7 +84,7 @@ Status EngineCopies::launch(const DeviceCall& call, std::span<const CopyOffer> o
     const size_t bytes = call.operation.bytes();
     const bool parted = call.operation.collective == Collective::all_to_all;
     return launcher_.in_order(call.stream, call.settings, [&](std::optional<int>) -> Status {
-        WEFT_TRY(gpu_.copy_signals->enqueue(stream, KernelWait::ready, terms));
+        WEFT_TRY(gpu_.domain->copy_signals()->enqueue(stream, KernelWait::ready, terms));
         // Each rank begins with another source, so that not all read from one.
         for (int distance = 0; distance < gpu_.layout.ranks; ++distance) {
             const int source = (gpu_.rank + distance) % gpu_.layout.ranks;
@@ -93,7 +93,7 @@ Status EngineCopies::launch(const DeviceCall& call, std::span<const CopyOffer> o
                            to = reinterpret_cast<uintptr_t>(call.receive) + bytes * size_t(source);
             if (from != to) WEFT_TRY(cuda::copy_async(gpu_.kernels().driver(), to, from, bytes, stream));
         }
-        return gpu_.copy_signals->enqueue(stream, KernelWait::done, terms);
+        return gpu_.domain->copy_signals()->enqueue(stream, KernelWait::done, terms);
     });
 }
 

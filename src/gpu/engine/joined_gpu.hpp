@@ -6,10 +6,9 @@
 #include <string>
 
 #include "src/gpu/domain/buffer_registry.hpp"
-#include "src/gpu/domain/copy_signals.hpp"
 #include "src/gpu/domain/domain.hpp"
 #include "src/gpu/engine/device_failure.hpp"
-#include "src/gpu/engine/device_network.hpp"
+#include "src/gpu/proxy/device_network.hpp"
 #include "src/gpu/engine/device_plan.hpp"
 #include "src/gpu/engine/gpu_device.hpp"
 #include "src/planning/machines.hpp"
@@ -35,7 +34,6 @@ struct JoinedGpu {
     bool exports_buffers = false;  // ranks access each other's memory: large buffers can be used in place
     std::unique_ptr<cuda::BufferRegistry> buffer_registry;
     std::unique_ptr<DeviceNetwork> network;  // null: one host
-    std::unique_ptr<cuda::CopySignals> copy_signals;  // null: the ranks cannot use copy engines
     uint64_t timeout_ns = 0;
     PlannedOperations known;
 
