@@ -10,8 +10,8 @@ namespace {
 
 // Slots: enough that the sender fills one while the receiver empties another, even if one of them polls late.
 constexpr int depth_here = 8, depth_remote = 4;
-// The share of a rank's heap for all links, and the largest slot: larger slots reduce the overlap of both ends.
-constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
+// The share of a rank's heap for all links, and the largest slot.
+constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 128 << 10;
 
 }  // namespace
 

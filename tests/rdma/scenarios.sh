@@ -6,7 +6,7 @@
 # Limits, for a scenario that hangs.
 seconds_of() { # seconds_of SCENARIO
     case $1 in
-        jobs_failover) echo 240 ;;
+        jobs_failover | jobs_gid_failover) echo 240 ;;
         jobs_kills) echo $((60 + 15 * ${RDMA_KILLS:-30})) ;;
         jobs | jobs_random) echo 240 ;;
         rdma_check) echo 240 ;;
@@ -14,8 +14,8 @@ seconds_of() { # seconds_of SCENARIO
     esac
 }
 with_one_rail=(devices ping_pong loss reordering link gids memory_limit no_device
-    jobs jobs_options jobs_no_device jobs_random jobs_gids jobs_loss jobs_link_flap jobs_kills jobs_memory_limit rdma_check)
-with_two_rails=(two_rails jobs_two_rails jobs_failover)
+    jobs jobs_options jobs_no_device jobs_random jobs_gids jobs_gid_lost jobs_loss jobs_link_flap jobs_kills jobs_memory_limit rdma_check)
+with_two_rails=(two_rails jobs_two_rails jobs_failover jobs_gid_failover)
 
 # Checks. Each says what was wrong.
 wrong() { echo "FAIL: $*"; return 1; }
@@ -235,6 +235,24 @@ scenario_jobs_gids() {
     ip address del 10.77.9.1/24 dev v0
     ip address del 10.77.9.2/24 dev v1
 }
+# The address that the only rail uses goes away: each rank says so.
+scenario_jobs_gid_lost() {
+    local rank
+    needs_transport
+    ip address add 10.77.9.1/24 dev v0
+    ip address add 10.77.9.2/24 dev v1
+    start_job 2 env WEFT_IB_ADDR_RANGE=10.77.9.0/24 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 100000 -w 1
+    linked || return
+    ip address del 10.77.9.1/24 dev v0
+    end_job
+    ip address del 10.77.9.2/24 dev v1
+    for rank in 0 1; do
+        [ "${statuses[$rank]}" != 0 ] && grep -Eq 'GID [0-9]* 10.77.9.1 .*\[verbs\.' rank$rank.log && continue
+        tail -n 15 rank*.log
+        wrong "rank $rank does not say which connection failed" || return
+    done
+    grep -q 'WARN port 1 of rxe0: the GIDs changed' rank0.log || wrong "rank 0 does not say that the GIDs changed"
+}
 # Both hosts test and measure each other.
 scenario_rdma_check() {
     local secret=0123456789abcdef0123456789abcdef
@@ -245,18 +263,21 @@ scenario_rdma_check() {
     cat check.log
     says 'verbs.memlock on both ranks' cat check.log && says 'an error after' cat check.log && says '1 MiB, one direction.*ib_write_bw' cat check.log
 }
+# One rank, or in each fifth job a rank of both hosts at the same moment. The others end, and name a rank.
 scenario_jobs_kills() {
-    local kill begin
+    local kill begin ranks victims
     needs_transport
     for ((kill = 0; kill < ${RDMA_KILLS:-30}; ++kill)); do
-        start_job 2 "$build/perf/all_reduce_perf" -b 64K -e 64K -n 100000 -w 1
+        ranks=2 victims=$((1 + kill % 2))p
+        [ $((kill % 5)) != 4 ] || ranks=4 victims='1p;3p'
+        start_job $ranks "$build/perf/all_reduce_perf" -b 64K -e 64K -n 100000 -w 1
         # A rank that dies before all have met ends the others only at WEFT_INIT_TIMEOUT_MS.
         linked && sleep $((kill % 3)) || return
         begin=$SECONDS
-        command kill -KILL "$(pgrep -x all_reduce_perf | sed -n $((1 + kill % 2))p)"
+        command kill -KILL $(pgrep -x all_reduce_perf | sed -n "$victims")
         end_job
-        [ $((SECONDS - begin)) -lt 20 ] || wrong "the other rank ended only after $((SECONDS - begin)) s" || return
-        grep -qE 'rank [01]' rank*.log && [ "${statuses[0]}${statuses[1]}" != 00 ] || { tail rank*.log; wrong "no rank is named"; return 1; }
+        [ $((SECONDS - begin)) -lt 20 ] || wrong "the other ranks ended only after $((SECONDS - begin)) s" || return
+        grep -qE 'rank [0-3]' rank*.log && ! [[ " ${statuses[*]} " == *' 0 '* ]] || { tail rank*.log; wrong "a rank ends well, or no rank is named"; return 1; }
     done
 }
 scenario_jobs_memory_limit() {
@@ -271,7 +292,6 @@ scenario_jobs_two_rails() {
     ip link set v0 down
     job 2 $(benchmark all_reduce) && job_is_right
 }
-# Each wire in turn goes down and comes back, while the other one carries the job.
 both_say() { # both_say COUNT WORDS: so many lines of each rank's log have the words.
     local rank try
     for rank in 0 1; do
@@ -284,6 +304,7 @@ both_say() { # both_say COUNT WORDS: so many lines of each rank's log have the w
         return
     done
 }
+# Each wire in turn goes down and comes back, while the other one carries the job.
 scenario_jobs_failover() {
     local rails
     needs_transport
@@ -298,4 +319,18 @@ scenario_jobs_failover() {
         end_job
         job_is_right || return
     done
+}
+# The address of a rail goes away and comes back, while the other rail carries the job.
+scenario_jobs_gid_failover() {
+    local port
+    needs_transport
+    for port in 0 1 2 3; do ip address add 10.77.$((8 + port / 2)).$((1 + port % 2))/24 dev v$port; done
+    start_job 2 env WEFT_IB_ADDR_RANGE=10.77.8.0/23 WEFT_IB_RAILS=2 WEFT_IB_QPS=1 WEFT_IB_SPLIT_BYTES=16384 \
+        "$build/perf/all_reduce_perf" -b 64K -e 64K -n ${RDMA_FAILOVER_CALLS:-1200} -w 1 -c 1
+    linked || return
+    ip address del 10.77.8.1/24 dev v0 && both_say 1 'WARN sends to rank' || return
+    ip address add 10.77.8.1/24 dev v0 && both_say 1 'has a lane to rank' || return
+    end_job
+    for port in 0 1 2 3; do ip address del 10.77.$((8 + port / 2)).$((1 + port % 2))/24 dev v$port; done
+    job_is_right
 }

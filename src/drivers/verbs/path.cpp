@@ -17,7 +17,8 @@ constexpr StatusRow status_rows[] = {
     {wc::success, "success", ""},
     {wc::local_length, "local length error", "a message is longer than the buffer that was posted for it: report it"},
     {wc::local_operation, "local QP operation error",
-     "the link of the own port went down, or a request was malformed: look at the port's state"},
+     "the link of the own port went down, the address of its GID went away, or a request was malformed: look at the "
+     "port's state and addresses"},
     {wc::local_protection, "local protection error",
      "the memory of the request is not registered; with GPUs and PCIe switches, ACS or an IOMMU may redirect access"},
     {wc::flushed, "flushed", "the queue pair had failed before: look at the first error"},
