@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "src/base/clock.hpp"
+
 namespace weft::internal::cuda {
 
 namespace {
@@ -48,6 +50,7 @@ Result<std::unique_ptr<CopySignals>> CopySignals::make(std::shared_ptr<Segment> 
     const ContextScope scope(context);
     std::unique_ptr<CopySignals> signals(new CopySignals(std::move(group), rank, memory));
     WEFT_TRY(signals->find_addresses());
+    signals->set_clock(now_us());  // a stream may wait before the service thread looks
     return signals;
 }
 
@@ -94,7 +97,7 @@ std::optional<FailureReport> CopySignals::overdue(int64_t now_us, int64_t precis
     if (stage == KernelWait::nothing) return {};
     const auto began_us = int64_t(std::atomic_ref(it.began_us).load(std::memory_order_relaxed));
     const uint64_t timeout_ms = std::atomic_ref(it.timeout_ms).load(std::memory_order_relaxed);
-    if (timeout_ms == 0 || began_us == 0 || now_us - began_us <= int64_t(timeout_ms) * 1000 + precision_us) return {};
+    if (timeout_ms == 0 || now_us - began_us <= int64_t(timeout_ms) * 1000 + precision_us) return {};
     const GpuRow& own = group_->row(rank_).gpu;
     for (int peer = 0; peer < group_->ranks(); ++peer) {
         const StreamWord& word = (stage == KernelWait::ready ? own.ready : own.done)[peer];

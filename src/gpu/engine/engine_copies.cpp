@@ -19,7 +19,6 @@ const char* refusal_text(CopyRefusal refusal) {
         case CopyRefusal::other_call: return "makes another call";
         case CopyRefusal::operations: return "has no 64-bit stream memory operations";
         case CopyRefusal::queues: return "has few hardware queues (WEFT_GPU_QUEUES)";
-        case CopyRefusal::in_place: return "calls in place";
         case CopyRefusal::unmapped: return "has a send buffer that is not registered, or not mapped by all ranks yet";
     }
     __builtin_unreachable();
@@ -50,7 +49,6 @@ CopyRefusal EngineCopies::find_send_buffer(const DeviceCall& call, CopyOffer& of
     if (!gpu_.domain->copy_signals()) return CopyRefusal::operations;
     if (options().gpu_queues < queues_least) return CopyRefusal::queues;
     const bool parted = call.operation.collective == Collective::all_to_all;
-    if (parted && call.send == call.receive) return CopyRefusal::in_place;
     const size_t bytes = call.operation.bytes() * size_t(parted ? gpu_.layout.ranks : 1);
     if (launcher_.registers_captured()) launcher_.register_captured(call.send, bytes);
     std::byte* at[cuda::ranks_max] = {};
