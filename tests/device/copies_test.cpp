@@ -203,11 +203,11 @@ TEST_CASE("an abort ends the waits of streams without kernels", "[engines]") {
     const Parts parts(ranks, Parts::Which::to_all, 1000);
     Gate gate(*ranks.streams[1]);
     for (int call = 0; call < 3; ++call) parts.call_all();
-    demand(weftCommAbort(ranks.comms[1]));
+    demand(weftCommAbort(ranks.comms[0]));
     ranks.streams[0]->finish();
-    CHECK(ranks.await_failure(0) == weftRemoteError);
+    CHECK(ranks.await_failure(1) == weftRemoteError);
     gate.open = true;
-    ranks.finish();
+    ranks.streams[1]->finish();
 }
 
 TEST_CASE("ranks that differ in a call by copy engines, or in its policy, get an error", "[engines]") {
