@@ -72,9 +72,7 @@ class ActiveCalls {
     // After a failure: whether `peer` may still use the buffers of the call or of the messages.
     bool may_be_using(int peer) const;
     // Whether the active call is a collective on host memory, and so waits for the same call of other ranks.
-    bool in_collective() const {
-        return in<HostCollectives>() || in<UnevenCollectives>() || in<CopyEngineCalls>();
-    }
+    bool in_collective() const { return in<HostCollectives>() || in<UnevenCollectives>() || in<CopyEngineCalls>(); }
     // Needs in_collective().
     bool waits_for(int peer) const { return blocked().missing->contains(peer); }
     Windows& windows() { return windows_; }

@@ -220,7 +220,8 @@ Status check_block_policy(int policy) {
     if (policy == WEFT_BLOCK_POLICY_DEFAULT || policy == WEFT_BLOCK_POLICY_ZERO || policy == WEFT_CONFIG_UNDEF_INT)
         return ok();
     return fail(error::argument_config,
-                "config.blockPolicy is {}; it is WEFT_BLOCK_POLICY_DEFAULT, WEFT_BLOCK_POLICY_ZERO or undefined", policy);
+                "config.blockPolicy is {}; it is WEFT_BLOCK_POLICY_DEFAULT, WEFT_BLOCK_POLICY_ZERO or undefined",
+                policy);
 }
 
 Result<Settings> settings_for(int ranks, const weftConfig_t* given) {

@@ -26,7 +26,7 @@ struct CallSettings {
     uint8_t preference = 0;   // see Planner and GpuEngine::prefer()
     int priority = WEFT_CONFIG_UNDEF_INT;
     int block_policy = WEFT_CONFIG_UNDEF_INT;  // equal on all ranks; undefined: the communicator's
-    BlockLimits blocks = {};  // also of kernels that no preference is for: messages, one-sided calls
+    BlockLimits blocks = {};                   // also of kernels that no preference is for: messages, one-sided calls
 };
 
 }  // namespace weft::internal

@@ -24,7 +24,8 @@ int kernels() { return fake::calls("cuLaunchKernelEx"); }
 class Parts {
   public:
     enum class Which { gather, to_all };
-    Parts(const Ranks& of, Which collective, size_t part_bytes, bool gathers_in_place = false, Kind kind_of_rank_1 = Kind::plain)
+    Parts(const Ranks& of, Which collective, size_t part_bytes, bool gathers_in_place = false,
+          Kind kind_of_rank_1 = Kind::plain)
         : ranks(of), which(collective), bytes(part_bytes), in_place(gathers_in_place) {
         for (int rank = 0; rank < ranks.count(); ++rank) {
             const Kind kind = rank == 1 ? kind_of_rank_1 : Kind::plain;
@@ -60,8 +61,9 @@ class Parts {
         const void* send = (back ? receives : sends)[r]->data();
         void* const receive = (back ? sends : receives)[r]->data();
         if (in_place) send = static_cast<std::byte*>(receive) + bytes * r;
-        return which == Which::to_all ? weftAlltoAll(send, receive, bytes, weftUint8, ranks.comms[r], ranks.streams[r]->weft())
-                                      : weftAllGather(send, receive, bytes, weftUint8, ranks.comms[r], ranks.streams[r]->weft());
+        return which == Which::to_all
+                   ? weftAlltoAll(send, receive, bytes, weftUint8, ranks.comms[r], ranks.streams[r]->weft())
+                   : weftAllGather(send, receive, bytes, weftUint8, ranks.comms[r], ranks.streams[r]->weft());
     }
     void call_all(bool back = false) const {
         ranks.group([&](int rank) { return call(rank, back); });
@@ -137,7 +139,8 @@ TEST_CASE("calls by copy engines may follow each other, and kernels, in the same
     with_kernels.blockPolicy = WEFT_BLOCK_POLICY_DEFAULT;
     parts.fill(2);
     for (int round = 0; round < 11; ++round) {  // there and back
-        for (weftComm_t comm : ranks.comms) demand(weftCommSetCallConfig(comm, round % 4 == 3 ? &with_kernels : nullptr));
+        for (weftComm_t comm : ranks.comms)
+            demand(weftCommSetCallConfig(comm, round % 4 == 3 ? &with_kernels : nullptr));
         parts.call_all(round % 2 == 1);
     }
     ranks.finish();

@@ -91,7 +91,8 @@ TEST_CASE("the program's first launch of a kernel with a large stack waits for k
         arguments.element_bytes = 1;
         void* parameters[] = {&arguments};
         CUlaunchConfig launch{};
-        launch.gridDimX = launch.gridDimY = launch.gridDimZ = launch.blockDimX = launch.blockDimY = launch.blockDimZ = 1;
+        launch.gridDimX = launch.gridDimY = launch.gridDimZ = launch.blockDimX = launch.blockDimY = launch.blockDimZ =
+            1;
         launch.hStream = own.handle;
         demand(reduce(ranks, buffers, 0));
         if (last) demand(reduce(ranks, buffers, 1));

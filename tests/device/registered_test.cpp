@@ -41,11 +41,13 @@ TEST_CASE("copy engines gather from registered buffers of all ranks, and kernels
     for (const auto& [each, kind] : {std::pair(1, DeviceBuffer::Kind::plain), {2, DeviceBuffer::Kind::weft}}) {
         Job job(4, "gpus 4; leaks fatal", 4, each);
         const Folder folder;
-        job.variables = {"WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=COLL", "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+        job.variables = {"WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=COLL",
+                         "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
         job.start_all({"init", "memory " + std::to_string(int(kind)), "copies 30001", "destroy"});
         job.finish();
         CHECK(contains(job[0].output(), "copied"));
-        CHECK(contains(logged(folder), "kernels move the data although blockPolicy is zero: rank 0 has a send buffer that is not"));
+        CHECK(contains(logged(folder),
+                       "kernels move the data although blockPolicy is zero: rank 0 has a send buffer that is not"));
     }
 }
 

@@ -663,9 +663,7 @@ struct Worker {
         void* const from = kept[0]->data();
         void *registered = nullptr, *const to = kept[1]->data();
         demand(weftCommRegister(comms[0], from, 400, &registered));
-        const auto gather = [&] {
-            return weftAllGather(from, to, 100, weftUint32, comms[0], streams[0]->weft());
-        };
+        const auto gather = [&] { return weftAllGather(from, to, 100, weftUint32, comms[0], streams[0]->weft()); };
         for (bool all = false; !all; usleep(10'000)) {
             const int before = fake::calls("cuLaunchKernelEx");
             demand(gather());

@@ -67,7 +67,8 @@ Status CopySignals::enqueue(CUstream stream, KernelWait stage, const Call& call)
     const Driver& driver = memory_.kernels().driver();
     const int ranks = group_->ranks();
     const auto each_peer = [&](auto&& operation) {
-        for (int distance = 1; distance < ranks; ++distance) operations_.push_back(operation((rank_ + distance) % ranks));
+        for (int distance = 1; distance < ranks; ++distance)
+            operations_.push_back(operation((rank_ + distance) % ranks));
     };
     const auto report = [&](size_t offset, uint32_t value) {
         operations_.push_back(write_of(report_address(offset), value));

@@ -51,9 +51,9 @@ struct DeviceCall {
 
 // The facts that a rank sends before a collective by copy engines. All ranks read the same offers, so all decide alike.
 struct CopyOffer {
-    uint64_t operation;                 // the fingerprint of its call
-    uint64_t refusal;                   // a CopyRefusal
-    uint64_t send[copying_ranks_max];   // by rank: the send buffer in that rank's addresses
+    uint64_t operation;                // the fingerprint of its call
+    uint64_t refusal;                  // a CopyRefusal
+    uint64_t send[copying_ranks_max];  // by rank: the send buffer in that rank's addresses
 };
 enum class CopyRefusal : uint64_t { none, other_call, operations, queues, unmapped };
 

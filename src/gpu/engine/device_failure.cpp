@@ -84,8 +84,7 @@ std::string DeviceDiagnosis::waited(const cuda::FailureReport& report, const std
     const uint64_t timeout_ms = report.timeout_ns / 1'000'000;
     const bool by_stream = report.waiting == cuda::KernelWait::ready || report.waiting == cuda::KernelWait::done;
     return fmt::format("the {} of rank {} waited {:.1f} s for {}, the deadline ({}) is {} ms",
-                       by_stream ? "stream" : "kernel", report.rank,
-                       double(timeout_ms) / 1e3, what,
+                       by_stream ? "stream" : "kernel", report.rank, double(timeout_ms) / 1e3, what,
                        report.timeout_ns == timeout_ns ? "WEFT_TIMEOUT_MS" : "timeoutMs of the call's config",
                        timeout_ms);
 }
