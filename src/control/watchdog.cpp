@@ -19,7 +19,8 @@ namespace weft::internal {
 
 namespace {
 
-constexpr int64_t in_flight_us = 30'000'000;
+// More than the retries of an RDMA device, 30 s by default, after which the device reports the cause itself.
+constexpr int64_t in_flight_us = 45'000'000;
 
 }  // namespace
 

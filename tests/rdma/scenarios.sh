@@ -6,7 +6,7 @@
 # Limits, for a scenario that hangs.
 seconds_of() { # seconds_of SCENARIO
     case $1 in
-        jobs_failover | jobs_gid_failover) echo 240 ;;
+        jobs_failover | jobs_gid_failover | jobs_rails_lost) echo 240 ;;
         jobs_kills) echo $((60 + 15 * ${RDMA_KILLS:-30})) ;;
         jobs | jobs_random) echo 240 ;;
         rdma_check) echo 240 ;;
@@ -15,7 +15,7 @@ seconds_of() { # seconds_of SCENARIO
 }
 with_one_rail=(devices ping_pong loss reordering link gids memory_limit no_device
     jobs jobs_options jobs_no_device jobs_random jobs_gids jobs_gid_lost jobs_loss jobs_link_flap jobs_kills jobs_memory_limit rdma_check)
-with_two_rails=(two_rails jobs_two_rails jobs_failover jobs_gid_failover)
+with_two_rails=(two_rails jobs_two_rails jobs_failover jobs_gid_failover jobs_rails_lost)
 
 # Checks. Each says what was wrong.
 wrong() { echo "FAIL: $*"; return 1; }
@@ -333,4 +333,26 @@ scenario_jobs_gid_failover() {
     end_job
     for port in 0 1 2 3; do ip address del 10.77.$((8 + port / 2)).$((1 + port % 2))/24 dev v$port; done
     job_is_right
+}
+# The wires of both rails lose every packet, one after the other or at once: the retries end, and both ranks fail.
+scenario_jobs_rails_lost() {
+    local round rank begin
+    needs_transport
+    for ((round = 0; round < ${RDMA_LOSSES:-3}; ++round)); do
+        start_job 2 env WEFT_IB_RAILS=2 WEFT_IB_QPS=1 WEFT_IB_SPLIT_BYTES=16384 WEFT_IB_TIMEOUT=14 \
+            "$build/perf/all_reduce_perf" -b 64K -e 64K -n 100000 -w 1
+        linked || return
+        begin=$SECONDS
+        tc qdisc add dev v$((round % 2)) root netem loss 100%
+        [ $((round % 3)) = 2 ] || sleep $((round + 1))
+        tc qdisc add dev v$((2 + round % 2)) root netem loss 100%
+        end_job
+        settle
+        [ $((SECONDS - begin)) -lt 40 ] || wrong "the ranks ended only after $((SECONDS - begin)) s" || return
+        for rank in 0 1; do
+            [ "${statuses[$rank]}" != 0 ] && grep -q '\[verbs\.' rank$rank.log && continue
+            tail -n 15 rank*.log
+            wrong "rank $rank ended with status ${statuses[$rank]}, or does not say which connection failed" || return
+        done
+    done
 }

@@ -11,7 +11,7 @@ namespace weft::internal::verbs {
 // How far a lane is. docs/design/verbs-failover.md has the steps.
 enum class LaneState : uint8_t {
     living,     // carries messages
-    receiving,  // made again: the peer may send before this side may
+    receiving,  // made again: the peer may send, and this side tests whether the path works
     draining,   // failed: its completions are awaited
     drained,    // its queue pair is destroyed, and the peer's report is awaited
     gone,       // both sides have reported

@@ -95,10 +95,7 @@ void Link::post_again() {
         if (lanes.empty()) return;
         const Recovery::Again next = again.back();
         const size_t place = lanes[size_t(next.message + uint64_t(next.part)) % lanes.size()];
-        if (!state_.lanes[place].has_room(PartRequest::most)) {
-            starved_ = true;
-            return;
-        }
+        if (!state_.lanes[place].has_room(PartRequest::most)) return void(starved_ = true);
         again.pop_back();
         next.outgoing->message(next.message).lanes[size_t(next.part)] = uint8_t(place);
         post_part(*next.outgoing, next.message, next.part, place);
@@ -156,6 +153,7 @@ bool Link::take_sent(Lane& lane, uint64_t id) {
         any = true;
         if (take_ended(posted, !ended())) starved_ = true;
     }
+    starved_ |= !ended() && recovery_.proved(RequestId::lane(id));
     if (starved_) retry_starved();
     return any;
 }
@@ -252,7 +250,8 @@ void Link::install(size_t lane, Lane made) {
 }
 
 void Link::enable(LaneId id) {
-    if (!ended() && recovery_.enable(id)) retry_starved();
+    if (const int error = ended() ? 0 : recovery_.probe(id))
+        lose_lane(id.lane, refused_to_send(state_.lanes[id.lane], error));
 }
 
 void Link::step(bool quiet) {

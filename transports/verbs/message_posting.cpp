@@ -54,6 +54,13 @@ int send_credits(uint32_t link, size_t place, Lane& lane, Incoming& of) {
     return 0;
 }
 
+int send_probe(uint32_t link, size_t place, Lane& lane) {
+    abi::SendRequest request = probe_request(link, place, lane), *failed = nullptr;
+    if (const int error = lane.pair->post(&request, &failed)) return error;
+    lane.add({}, true);
+    return 0;
+}
+
 Status refused_to_send(const Lane& lane, int error) {
     return fail(error::verbs_call, "{} refuses to send to {}: {}", described(lane.own), described(lane.peer),
                 errno_text(error));

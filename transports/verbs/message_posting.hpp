@@ -12,6 +12,7 @@ int send_part(uint32_t link, size_t place, Lane& lane, Outgoing& of, uint64_t nu
               const AdaptiveRouting& routing);
 // An errno value, or 0.
 int send_credits(uint32_t link, size_t place, Lane& lane, Incoming& of);
+int send_probe(uint32_t link, size_t place, Lane& lane);
 // The sentence for such a value. verbs.call.
 Status refused_to_send(const Lane& lane, int error);
 

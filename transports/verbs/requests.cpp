@@ -66,6 +66,14 @@ void PartRequest::fill(uint32_t link, size_t place, const Lane& lane, const Outg
     last.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, message.parts, part));
 }
 
+abi::SendRequest probe_request(uint32_t link, size_t place, const Lane& lane) {
+    abi::SendRequest request{};
+    request.wr_id = RequestId::of(false, link, place, lane.posted);
+    request.opcode = opcode::write;
+    request.send_flags = send_flag::signaled;
+    return request;
+}
+
 abi::SendRequest credits_request(uint32_t link, size_t place, const Lane& lane, const Incoming& incoming,
                                  bool signals) {
     abi::SendRequest request{};

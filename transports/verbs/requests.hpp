@@ -20,6 +20,8 @@ struct PartRequest {
     abi::SendRequest* first() { return apart ? &data : &last; }
 };
 
+// A write of no bytes, which the peer does not notice. It completes if the path to the peer's device works.
+abi::SendRequest probe_request(uint32_t link, size_t place, const Lane& lane);
 abi::SendRequest credits_request(uint32_t link, size_t place, const Lane& lane, const Incoming& incoming, bool signals);
 
 // The immediate data as completions have it.

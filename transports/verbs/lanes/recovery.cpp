@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/log.hpp"
+#include "transports/verbs/message_posting.hpp"
 
 namespace weft::internal::verbs {
 
@@ -52,6 +53,7 @@ const char* Recovery::bound_to_lanes() const {
 Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     Lane& lane = link_.lanes[place];
     if (!lane.works()) return ok();
+    const bool carried = lane.state == LaneState::living;
     lane.state = LaneState::draining;
     losses_[place].since_us = now_us;
     (void)lane.pair->fail_requests();  // a device that was removed refuses
@@ -61,6 +63,10 @@ Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     if (const char* bound = bound_to_lanes())
         return fail(why, "{}; the link between rank {} and rank {} cannot go on without it, because {}", why.sentence(),
                     link_.self, link_.peer, bound);
+    if (!carried) {
+        WEFT_LOG_RANK(link_.self, trace, net, "cannot use a lane to rank {} yet: {}", link_.peer, why.sentence());
+        return ok();
+    }
     if (!usable_.empty()) {
         const Lane& next = link_.lanes[usable_[0]];
         WEFT_LOG_RANK(link_.self, warn, net, "sends to rank {} by {}:{} without {}:{} (QP {:#x}): {}", link_.peer,
@@ -216,9 +222,16 @@ void Recovery::install(size_t place, Lane made) {
     refresh();
 }
 
-bool Recovery::enable(LaneId id) {
+// A network that loses everything lets queue pairs be made and connected all the same, because the socket has another way.
+int Recovery::probe(LaneId id) {
     Lane& lane = link_.lanes[id.lane];
-    if (lane.state != LaneState::receiving || lane.generation != id.generation) return false;
+    if (lane.state != LaneState::receiving || lane.generation != id.generation) return 0;
+    return send_probe(link_.index, id.lane, lane);
+}
+
+bool Recovery::proved(size_t place) {
+    Lane& lane = link_.lanes[place];
+    if (lane.state != LaneState::receiving) return false;
     lane.state = LaneState::living;
     none_since_us_ = 0;
     WEFT_LOG_RANK(link_.self, info, net, "has a lane to rank {} again: {} to {}", link_.peer, described(lane.own),

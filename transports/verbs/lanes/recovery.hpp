@@ -61,9 +61,12 @@ class Recovery {
     Status take_report(LaneReport report, int64_t now_us);
     // After the queues were polled. `quiet`: they were empty. Not ok: the link fails.
     Status step(int64_t now_us, bool quiet);
-    // The lane was made again: first it receives, then it sends.
+    // The lane was made again and receives.
     void install(size_t lane, Lane made);
-    bool enable(LaneId id);
+    // The peer receives on it now: sends a probe. An errno value, or 0.
+    int probe(LaneId id);
+    // A request on it is complete. True: it was the probe, so the lane carries messages from now on.
+    bool proved(size_t lane);
     // The link has failed, so no request is posted any more: parts that no device reads are complete.
     void abandon();
 
