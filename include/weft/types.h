@@ -135,13 +135,18 @@ typedef struct {
     int minBlocks;         /* as WEFT_GPU_MIN_BLOCKS, 1 to 64: blocks of a collective's kernel at least, as far as the
                               most allows; rank 0's value counts for all ranks */
     int launchOrderImplicit; /* as WEFT_GPU_LAUNCH_ORDER, 1 or 0; rank 0's value counts for all ranks */
+    int blockPolicy;         /* as WEFT_GPU_BLOCK_POLICY, WEFT_BLOCK_POLICY_*; rank 0's value counts for all ranks */
 } weftConfig_t;
+#define WEFT_BLOCK_POLICY_DEFAULT 0 /* kernels move the data */
+/* All-gather and all-to-all on device memory use copy engines and no kernel, if all ranks have registered their send
+ * buffers; otherwise kernels. Such a call blocks until all ranks have made it: ranks of one thread need a group. */
+#define WEFT_BLOCK_POLICY_ZERO 1    /* copy engines, where they can; see docs/guide/gpu.md, Without kernels */
 #define WEFT_DEVICE_NONE (-1) /* the communicator serves host memory only, whichever device is current */
 #define WEFT_CONFIG_INITIALIZER                                                                                   \
     {                                                                                                             \
         sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
             WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT,           \
-            WEFT_CONFIG_UNDEF_INT                                                                             \
+            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT                                                      \
     }
 
 /* The facts of an error: weftGetLastErrorInfo. Start from WEFT_ERROR_INFO_INITIALIZER. The struct grows at its end only. */
@@ -170,12 +175,12 @@ typedef struct {
     int minBlocks;     /* as in weftConfig_t; equal on all ranks */
     int maxBlocks;     /* as in weftConfig_t; equal on all ranks. Kernels of algorithms over connections, as ring, keep
                           the blocks that the communicator made for them */
-    int reserved;
+    int blockPolicy;   /* as in weftConfig_t; equal on all ranks */
 } weftCallConfig_t;
 #define WEFT_CALL_CONFIG_INITIALIZER \
     {                                                                                                        \
         sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL, WEFT_CONFIG_UNDEF_INT, \
-            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, 0                                                   \
+            WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT, WEFT_CONFIG_UNDEF_INT                               \
     }
 
 /* The kinds of memory that weftCommMemStats counts. */

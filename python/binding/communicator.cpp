@@ -42,6 +42,7 @@ class Config {
             if (name == "device") config_.device = nb::cast<int>(value);
             if (name == "min_blocks") config_.minBlocks = nb::cast<int>(value);
             if (name == "max_blocks") config_.maxBlocks = nb::cast<int>(value);
+            if (name == "block_policy") config_.blockPolicy = nb::cast<int>(value);
             if (name == "launch_order_implicit") config_.launchOrderImplicit = nb::cast<bool>(value) ? 1 : 0;
             if (name == "name") name_ = nb::cast<std::string>(value);
             if (name == "algo") algo_ = nb::cast<std::string>(value);
@@ -172,6 +173,7 @@ void set_call_config(Comm& comm, const nb::dict& settings) {
         if (name == "priority") config.priority = nb::cast<int>(value);
         if (name == "min_blocks") config.minBlocks = nb::cast<int>(value);
         if (name == "max_blocks") config.maxBlocks = nb::cast<int>(value);
+        if (name == "block_policy") config.blockPolicy = nb::cast<int>(value);
         if (name == "algo") algo = nb::cast<std::string>(value);
     }
     config.algo = algo.empty() ? nullptr : algo.c_str();

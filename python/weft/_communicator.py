@@ -10,6 +10,7 @@ from ._objects import Reduction, Registration, Window
 
 Op = Union[str, Reduction]
 Sizes = Sequence[int]
+_BLOCK_POLICIES = {None: None, "default": 0, "zero": 1}  # WEFT_BLOCK_POLICY_*
 _MEMORY = ("flag_block", "connection", "heap", "device", "total")  # by weftMemStat_t
 
 
@@ -23,6 +24,7 @@ def _settings(
     min_blocks: Optional[int] = None,
     max_blocks: Optional[int] = None,
     launch_order_implicit: Optional[bool] = None,
+    block_policy: Optional[str] = None,
 ) -> dict[str, Any]:
     if device is True:
         raise TypeError("device is True; it is the number of a CUDA device, False or None [argument.config]")
@@ -36,7 +38,14 @@ def _settings(
         "min_blocks": min_blocks,
         "max_blocks": max_blocks,
         "launch_order_implicit": launch_order_implicit,
+        "block_policy": _block_policy(block_policy),
     }
+
+
+def _block_policy(name: Optional[str]) -> Optional[int]:
+    if name not in _BLOCK_POLICIES:
+        raise refuse("argument.config", f"block_policy is {name!r}; it is default, zero or None")
+    return _BLOCK_POLICIES[name]
 
 
 class Communicator(_weft.Comm):
@@ -326,11 +335,12 @@ class Communicator(_weft.Comm):
         priority: Optional[int] = None,
         min_blocks: Optional[int] = None,
         max_blocks: Optional[int] = None,
+        block_policy: Optional[str] = None,
     ) -> None:
         """Sets what later calls ask for. Without arguments the communicator's own settings return.
 
-        algo, channels, min_blocks and max_blocks must be equal on all ranks. priority and blocks are for kernels on
-        device memory.
+        algo, channels, min_blocks, max_blocks and block_policy must be equal on all ranks. priority, blocks and
+        block_policy, which is as in weft.init, are for device memory.
         """
         self._set_call_config(
             {
@@ -340,6 +350,7 @@ class Communicator(_weft.Comm):
                 "priority": priority,
                 "min_blocks": min_blocks,
                 "max_blocks": max_blocks,
+                "block_policy": _block_policy(block_policy),
             }
         )
 
@@ -381,6 +392,7 @@ def init(
     min_blocks: Optional[int] = None,
     max_blocks: Optional[int] = None,
     launch_order_implicit: Optional[bool] = None,
+    block_policy: Optional[str] = None,
 ) -> Communicator:
     """Joins a communicator, and returns when all ranks have joined. In a group it is open after the group.
 
@@ -391,10 +403,20 @@ def init(
     init_timeout_ms: the same for init, split and shrink. name: shown in logs and errors. algo, deterministic: as
     WEFT_ALGO and WEFT_DETERMINISTIC; rank 0's value counts. device: the number of this rank's CUDA device, or False for
     none; None is the current one. min_blocks, max_blocks: as WEFT_GPU_MIN_BLOCKS and WEFT_GPU_BLOCKS, blocks of a
-    kernel at least and at most; launch_order_implicit: as WEFT_GPU_LAUNCH_ORDER; rank 0's values count.
+    kernel at least and at most; launch_order_implicit: as WEFT_GPU_LAUNCH_ORDER; block_policy: "zero" as 1 of
+    WEFT_GPU_BLOCK_POLICY, or "default"; rank 0's values count.
     """
     settings = _settings(
-        timeout_ms, init_timeout_ms, name, algo, deterministic, device, min_blocks, max_blocks, launch_order_implicit
+        timeout_ms,
+        init_timeout_ms,
+        name,
+        algo,
+        deterministic,
+        device,
+        min_blocks,
+        max_blocks,
+        launch_order_implicit,
+        block_policy,
     )
     comm = Communicator()
     if rank is None and size is None and unique_id is None:

@@ -109,6 +109,7 @@ weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfig_t* conf
             WEFT_TRY(check_config(*config));
             memcpy(&settings, config, std::min(config->size, sizeof settings));
             WEFT_TRY(check_blocks(settings.minBlocks, settings.maxBlocks));
+            WEFT_TRY(check_block_policy(settings.blockPolicy));
         }
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();

@@ -15,6 +15,7 @@ std::string Operation::text() const {
     if (is_wefts_own())
         return purpose == Purpose::split    ? "a split of the communicator"
                : purpose == Purpose::window ? "a registration of a window"
+               : purpose == Purpose::copies ? "an all_gather or all_to_all by copy engines (blockPolicy)"
                                             : "a deregistration of a window";
     const CollectiveFacts facts = facts_of(collective);
     if (collective == Collective::barrier)

@@ -14,7 +14,7 @@ enum class Space : uint8_t { host, device };
 
 // A call is the user's, or an all-gather that Weft makes itself: for the split of a communicator, or for the begin or
 // the end of a window.
-enum class Purpose : uint8_t { user, split, window, windows_end };
+enum class Purpose : uint8_t { user, split, window, windows_end, copies };
 
 // Fields are wide enough for future collectives; 32 bytes fit in a cache line of shared memory beside the sequence.
 struct Operation {
@@ -54,7 +54,7 @@ ErrorId mismatch_between(const Operation& one, const Operation& other);
 
 // The value in flag words and headers: equal operations have equal fingerprints, different ones almost surely not.
 inline uint32_t fingerprint(const Operation& operation) {
-    static_assert(uint8_t(Space::device) < 1 << 4 && uint8_t(Purpose::windows_end) < 1 << 4);  // four bits each
+    static_assert(uint8_t(Space::device) < 1 << 4 && uint8_t(Purpose::copies) < 1 << 4);  // four bits each
     uint64_t head = uint64_t(uint8_t(operation.collective)) | uint64_t(operation.type) << 8 |
                     uint64_t(operation.op) << 16 | uint64_t(uint8_t(operation.space)) << 24 |
                     uint64_t(uint8_t(operation.purpose)) << 28 | uint64_t(uint32_t(operation.root)) << 32;

@@ -30,6 +30,7 @@ ActiveCalls::ActiveCalls(RankContext& context)
       windows_(context),
       one_sided_(context, windows_),
       gpu_(context),
+      copies_(context, host_, gpu_),
       staged_(context),
       messages_(context) {
     add_wakeups_ = [this](Wakeups& wakeups) {
@@ -49,7 +50,11 @@ Begun ActiveCalls::begin_other(const Call& call) {
     const bool on_device = call.space == Space::device;
     if (const auto* uneven = std::get_if<UnevenCall>(&call.kind))
         return on_device ? start(gpu_, call, *uneven) : start(uneven_, call, *uneven);
-    if (const auto* collective = std::get_if<CollectiveCall>(&call.kind)) return start(gpu_, call, *collective);
+    if (const auto* collective = std::get_if<CollectiveCall>(&call.kind)) {
+        if (context_.device->engine_copies().wanted(collective->operation, call.settings)) [[unlikely]]
+            return start(copies_, call, *collective);
+        return start(gpu_, call, *collective);
+    }
     const auto& access = std::get<AccessCall>(call.kind);
     if (windows_.space_of(call, access) == Space::host) return start(one_sided_, call, access);
     auto resolved = windows_.resolve(access, Space::device);
@@ -71,14 +76,14 @@ Begun ActiveCalls::begin_copied(const Call& call) {
         not_begun(copied, staged_.take_failure());
         return copied;
     }
-    copying_ = true;
+    copying_.call = true;
     const Begun begun = begin(on_host);
-    copying_ = begun == Begun::yes;
+    copying_.call = begun == Begun::yes;
     return begun;
 }
 
 Status ActiveCalls::end_copied() {
-    copying_ = false;
+    copying_.call = false;
     return staged_.copy_out();
 }
 
@@ -109,7 +114,7 @@ Begun ActiveCalls::begin_messages(std::span<const Call> messages) {
             failure_ = staged_.take_failure();
             return begun;
         }
-        copying_messages_ = true;
+        copying_.messages = true;
         messages = copied;
     }
     for (const Call& message : messages)
@@ -120,8 +125,8 @@ Begun ActiveCalls::begin_messages(std::span<const Call> messages) {
 Progress ActiveCalls::advance_messages() {
     Progress progress = messages_.advance();
     if (progress == Progress::failed) failure_ = messages_.take_failure();
-    if (progress == Progress::done && copying_messages_) [[unlikely]] {
-        copying_messages_ = false;
+    if (progress == Progress::done && copying_.messages) [[unlikely]] {
+        copying_.messages = false;
         failure_ = staged_.copy_out_messages();
         if (!failure_) progress = Progress::failed;
     }
@@ -180,7 +185,7 @@ Status ActiveCalls::cause() {
 bool ActiveCalls::may_be_using(int peer) const {
     const uint64_t gave_up = context_.segment->row(peer).gave_up.load(std::memory_order_acquire);
     if (gave_up == 0 && (messages_.may_be_read_by(peer) || uneven_.may_be_read_by(peer))) return true;
-    return in<HostCollectives>() && host_.may_be_using(peer, gave_up);
+    return (in<HostCollectives>() || in<CopyEngineCalls>()) && host_.may_be_using(peer, gave_up);
 }
 
 }  // namespace weft::internal

@@ -5,6 +5,7 @@
 #include <span>
 #include <variant>
 
+#include "src/comm/engines/copy_engine_calls.hpp"
 #include "src/comm/engines/host_collectives.hpp"
 #include "src/comm/engines/kernel_calls.hpp"
 #include "src/comm/engines/one_sided_calls.hpp"
@@ -45,7 +46,7 @@ class ActiveCalls {
     Status end() {
         active_ = {};
         context_.row().position.finish(context_.sequence);
-        if (copying_) [[unlikely]]
+        if (copying_.call) [[unlikely]]
             return end_copied();
         return ok();
     }
@@ -71,7 +72,7 @@ class ActiveCalls {
     // After a failure: whether `peer` may still use the buffers of the call or of the messages.
     bool may_be_using(int peer) const;
     // Whether the active call is a collective on host memory, and so waits for the same call of other ranks.
-    bool in_collective() const { return in<HostCollectives>() || in<UnevenCollectives>(); }
+    bool in_collective() const { return in<HostCollectives>() || in<UnevenCollectives>() || in<CopyEngineCalls>(); }
     // Needs in_collective().
     bool waits_for(int peer) const { return blocked().missing->contains(peer); }
     Windows& windows() { return windows_; }
@@ -106,10 +107,13 @@ class ActiveCalls {
     Windows windows_;
     OneSidedCalls one_sided_;
     KernelCalls gpu_;
+    CopyEngineCalls copies_;
     StagedCalls staged_;
     PointToPoint messages_;
-    std::variant<Idle, HostCollectives*, UnevenCollectives*, OneSidedCalls*, KernelCalls*> active_;
-    bool copying_ = false, copying_messages_ = false;  // the call, the messages work on copies of device memory
+    std::variant<Idle, HostCollectives*, UnevenCollectives*, OneSidedCalls*, KernelCalls*, CopyEngineCalls*> active_;
+    struct Copying {
+        bool call = false, messages = false;
+    } copying_;  // they work on copies of device memory
     Status failure_;
     RankSet waited_for_;  // of the call and of the messages
     const RankSet nobody_ = {};

@@ -5,6 +5,7 @@ namespace weft::internal {
 Status LaterSettings::set(const weftCallConfig_t& config) {
     CallSettings settings{.timeout_ms = config.timeoutMs < 0 ? -1 : std::min(config.timeoutMs, INT64_MAX / 1000),
                           .priority = config.priority,
+                          .block_policy = config.blockPolicy,
                           .blocks = blocks_of(config)};
     if (prefers(config)) {
         const CallPreference wanted = preference_of(config);

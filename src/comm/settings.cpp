@@ -102,6 +102,7 @@ Result<Settings> settings_of_environment(int ranks) {
     rendezvous.proposal.deterministic = environment.deterministic;
     rendezvous.proposal.gpu.blocks = environment.gpu_blocks;
     rendezvous.proposal.gpu.min_blocks = environment.gpu_min_blocks;
+    rendezvous.proposal.gpu.block_policy = environment.gpu_block_policy;
     rendezvous.proposal.gpu.launch_order = environment.gpu_launch_order;
     rendezvous.proposal.gpu.graph_register = environment.gpu_graph_register;
     rendezvous.proposal.gpu.threads = environment.gpu_threads / 32 * 32;
@@ -143,6 +144,8 @@ Status apply(const weftConfig_t* given, Settings& settings) {
     }
     AgreedOptions& proposal = settings.rendezvous.proposal;
     WEFT_TRY(check_blocks(config.minBlocks, config.maxBlocks));
+    WEFT_TRY(check_block_policy(config.blockPolicy));
+    if (config.blockPolicy != WEFT_CONFIG_UNDEF_INT) proposal.gpu.block_policy = config.blockPolicy;
     if (config.minBlocks != WEFT_CONFIG_UNDEF_INT) proposal.gpu.min_blocks = config.minBlocks;
     if (config.maxBlocks != WEFT_CONFIG_UNDEF_INT) proposal.gpu.blocks = config.maxBlocks;
     if (config.launchOrderImplicit != WEFT_CONFIG_UNDEF_INT) {
@@ -211,6 +214,14 @@ Status check_blocks(int least, int most) {
         return fail(error::argument_config, "config.minBlocks is {}, more than config.maxBlocks, which is {}", least,
                     most);
     return ok();
+}
+
+Status check_block_policy(int policy) {
+    if (policy == WEFT_BLOCK_POLICY_DEFAULT || policy == WEFT_BLOCK_POLICY_ZERO || policy == WEFT_CONFIG_UNDEF_INT)
+        return ok();
+    return fail(error::argument_config,
+                "config.blockPolicy is {}; it is WEFT_BLOCK_POLICY_DEFAULT, WEFT_BLOCK_POLICY_ZERO or undefined",
+                policy);
 }
 
 Result<Settings> settings_for(int ranks, const weftConfig_t* given) {

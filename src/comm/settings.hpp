@@ -43,6 +43,8 @@ Result<Settings> settings_of_child(Communicator& parent, const weftConfig_t* giv
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
 // Whether minBlocks and maxBlocks of a config are possible; WEFT_CONFIG_UNDEF_INT is.
 Status check_blocks(int least, int most);
+// The same of blockPolicy.
+Status check_block_policy(int policy);
 // Identity of this rank's host, for its rendezvous.
 Result<uint64_t> host_of(int rank);
 

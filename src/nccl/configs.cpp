@@ -65,7 +65,7 @@ std::string ignored_fields(const ncclConfig_t& config) {
 }
 
 // The numbers of blocks that minCTAs, maxCTAs and CTAPolicy ask for. Weft's kernels have 64 blocks at most, so larger
-// numbers ask for those. A policy gives way to maxCTAs.
+// numbers ask for those. The limit of a policy gives way to maxCTAs.
 ncclResult_t read_blocks(const char* function, int least, int most, int policy, BlockNumbers& blocks) {
     for (const auto& [name, number] : {std::pair("minCTAs", least), {"maxCTAs", most}})
         if (number != undefined && number < 1)
@@ -80,13 +80,10 @@ ncclResult_t read_blocks(const char* function, int least, int most, int policy, 
         return refuse(ncclInvalidArgument, function,
                       "config.CTAPolicy is " + std::to_string(policy) +
                           "; it is made of NCCL_CTA_POLICY_EFFICIENCY (1) and NCCL_CTA_POLICY_ZERO (2)");
-    if (most == undefined && policy != undefined && policy != NCCL_CTA_POLICY_DEFAULT) {
+    if (policy != undefined)
+        blocks.policy = (policy & NCCL_CTA_POLICY_ZERO) != 0 ? WEFT_BLOCK_POLICY_ZERO : WEFT_BLOCK_POLICY_DEFAULT;
+    if (most == undefined && policy != undefined && policy != NCCL_CTA_POLICY_DEFAULT)
         most = std::max(efficient_blocks, least);
-        if ((policy & NCCL_CTA_POLICY_ZERO) != 0)
-            log_info(std::string(function) +
-                     ": Weft has no calls without kernels: NCCL_CTA_POLICY_ZERO limits them to " +
-                     std::to_string(std::min(most, most_blocks)) + " blocks, as NCCL_CTA_POLICY_EFFICIENCY does");
-    }
     if (least != undefined) blocks.least = std::min(least, most_blocks);
     if (most != undefined) blocks.most = std::min(most, most_blocks);
     return ncclSuccess;
@@ -108,6 +105,7 @@ ncclResult_t read_config(const char* function, const ncclConfig_t& given, weftCo
         return read;
     config.minBlocks = blocks.least;
     config.maxBlocks = blocks.most;
+    config.blockPolicy = blocks.policy;
     if (const std::string names = ignored_fields(known); !names.empty())
         log_info(std::string(function) + ": fields of the config that Weft does not have are ignored: " + names);
     return ncclSuccess;
@@ -127,7 +125,8 @@ ncclResult_t read_call_config(const char* function, const ncclCollConfig_t& give
             "Weft does not record config.launchCompletionEvent: record an event on the stream after the call");
     // A struct of zeros asks for nothing.
     const auto given_or_not = [](int number) { return number == 0 ? undefined : number; };
-    return read_blocks(function, given_or_not(known.minCTAs), given_or_not(known.maxCTAs), known.CTAPolicy, blocks);
+    return read_blocks(function, given_or_not(known.minCTAs), given_or_not(known.maxCTAs),
+                       given_or_not(known.CTAPolicy), blocks);
 }
 
 }  // namespace weft::internal::nccl

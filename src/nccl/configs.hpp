@@ -22,7 +22,7 @@ bool read_struct(const Struct& given, unsigned magic, Struct& known) {
 
 // Blocks of a kernel, as weftConfig_t and weftCallConfig_t take them.
 struct BlockNumbers {
-    int least = WEFT_CONFIG_UNDEF_INT, most = WEFT_CONFIG_UNDEF_INT;
+    int least = WEFT_CONFIG_UNDEF_INT, most = WEFT_CONFIG_UNDEF_INT, policy = WEFT_CONFIG_UNDEF_INT;
 };
 
 // Writes the settings that Weft has to `config`; those that it lacks are named in the log at INFO.
@@ -42,8 +42,10 @@ ncclResult_t configured(const char* function, const ncclCollConfig_t* config, we
     weftCallConfig_t wanted = WEFT_CALL_CONFIG_INITIALIZER;
     wanted.minBlocks = blocks.least;
     wanted.maxBlocks = blocks.most;
+    wanted.blockPolicy = blocks.policy;
     if (known.algSelection && *known.algSelection) wanted.algo = known.algSelection;
-    const bool of_blocks = blocks.least != WEFT_CONFIG_UNDEF_INT || blocks.most != WEFT_CONFIG_UNDEF_INT;
+    const bool of_blocks = blocks.least != WEFT_CONFIG_UNDEF_INT || blocks.most != WEFT_CONFIG_UNDEF_INT ||
+                           blocks.policy != WEFT_CONFIG_UNDEF_INT;
     if (!wanted.algo && !of_blocks) return call();
     weftResult_t set = weftCommSetCallConfig(comm, &wanted);
     if (set == weftInvalidArgument && wanted.algo && known.forceAlgSelection == 0) {

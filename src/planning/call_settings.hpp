@@ -25,7 +25,8 @@ struct CallSettings {
     int64_t timeout_ms = -1;  // negative: the communicator's
     uint8_t preference = 0;   // see Planner and GpuEngine::prefer()
     int priority = WEFT_CONFIG_UNDEF_INT;
-    BlockLimits blocks = {};  // also of kernels that no preference is for: messages, one-sided calls
+    int block_policy = WEFT_CONFIG_UNDEF_INT;  // equal on all ranks; undefined: the communicator's
+    BlockLimits blocks = {};                   // also of kernels that no preference is for: messages, one-sided calls
 };
 
 }  // namespace weft::internal

@@ -23,7 +23,7 @@ struct PlanKey {
                uint64_t(uint32_t(operation.root) ^ uint32_t(operation.coalesced ^ operation.coalesced >> 32)) << 32),
           count(operation.count) {}
     // Five bits and three.
-    static_assert(uint8_t(Collective::reduce_scatter_v) < 1 << 5 && uint8_t(Purpose::windows_end) < 1 << 3);
+    static_assert(uint8_t(Collective::reduce_scatter_v) < 1 << 5 && uint8_t(Purpose::copies) < 1 << 3);
     PlanKey() : head(~uint64_t(0)), count(0) {}
     bool operator==(const PlanKey&) const = default;
     auto operator<=>(const PlanKey&) const = default;

@@ -12,8 +12,9 @@
 namespace weft::internal {
 
 struct AgreedGpuOptions {
-    int32_t blocks;      // of a rank's kernel at most; 0: as many as are usual
-    int32_t min_blocks;  // at least; 0: no limit
+    int32_t blocks;        // of a rank's kernel at most; 0: as many as are usual
+    int32_t min_blocks;    // at least; 0: no limit
+    int32_t block_policy;  // WEFT_BLOCK_POLICY_*
     int32_t threads;
     int32_t launch_order;
     int32_t graph_register;

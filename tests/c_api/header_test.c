@@ -28,7 +28,8 @@ int main(void) {
     if (config.size != sizeof config || config.magic != WEFT_CONFIG_MAGIC || config.timeoutMs >= 0 || config.commName ||
         config.algo || config.deterministic != WEFT_CONFIG_UNDEF_INT || config.device != WEFT_CONFIG_UNDEF_INT ||
         config.maxBlocks != WEFT_CONFIG_UNDEF_INT || config.minBlocks != WEFT_CONFIG_UNDEF_INT ||
-        config.launchOrderImplicit != WEFT_CONFIG_UNDEF_INT || host_stream)
+        config.launchOrderImplicit != WEFT_CONFIG_UNDEF_INT || config.blockPolicy != WEFT_CONFIG_UNDEF_INT ||
+        host_stream)
         return 1;
     return weftGetVersion(&version) != weftSuccess || version != WEFT_VERSION_CODE;
 }

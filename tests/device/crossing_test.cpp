@@ -218,6 +218,21 @@ TEST_CASE("events follow the launches of a communicator from its second stream o
     for (const auto& buffer : buffers.all) CHECK(memcmp(buffer->read(4000).data(), sums.data(), 4000) == 0);
 }
 
+TEST_CASE("copy engines are not used, because their waits would hold up the hardware queue", "[queues]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.blockPolicy = WEFT_BLOCK_POLICY_ZERO;
+    const Ranks ranks(spread(2), &config);
+    const RankBuffers from(ranks, 4000), to(ranks, 8000);
+    const int before = fake::calls("cuLaunchKernelEx");
+    ranks.group([&](int rank) {
+        return weftAllGather(from[rank], to[rank], 1000, weftUint32, ranks.comms[size_t(rank)],
+                             ranks.streams[size_t(rank)]->weft());
+    });
+    ranks.finish();
+    CHECK(fake::calls("cuLaunchKernelEx") - before == 2);
+    ranks.check_healthy();
+}
+
 TEST_CASE("a communicator's first stream may be destroyed when its calls have ended", "[queues]") {
     Ranks ranks(spread(2));
     const RankBuffers buffers(ranks, 4000);

@@ -69,6 +69,17 @@ TEST_CASE("processes put into windows of each other's device memory", "[processe
         }
 }
 
+TEST_CASE("processes that share a device without MPS run their kernels in turns", "[processes][fake]") {
+    const Folder folder;
+    const std::string turns = folder.path / "turns";
+    Job job(3, "gpus 1; slices " + turns + " 1; leaks fatal", 1);
+    job.start_all({"init", "reduce 1000", "reduce 300000", "messages 1000", "all 100", "destroy"});
+    job.finish();
+    uint64_t passed = 0;
+    std::ifstream(turns).read(reinterpret_cast<char*>(&passed), sizeof passed);
+    CHECK(passed > 3);
+}
+
 TEST_CASE("a process that dies while others wait for its signals is named, and its window ends", "[processes]") {
     Job job(3, "gpus 3; leaks fatal", 3);
     for (int process = 0; process < 3; ++process) job.start({"init", "wait_signal", "destroy"});

@@ -22,6 +22,50 @@ TEST_CASE("registered buffers are reduced where they lie, and staged when they a
         }
 }
 
+namespace {
+
+// All that the ranks have logged.
+std::string logged(const Folder& folder) {
+    std::string all;
+    for (const auto& file : std::filesystem::directory_iterator(folder.path)) {
+        std::ifstream stream(file.path());
+        all.append(std::istreambuf_iterator<char>(stream), {});
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("copy engines gather from registered buffers of all ranks, and kernels if some are not registered",
+          "[processes][fake]") {
+    for (const auto& [each, kind] : {std::pair(1, DeviceBuffer::Kind::plain), {2, DeviceBuffer::Kind::weft}}) {
+        Job job(4, "gpus 4; leaks fatal", 4, each);
+        const Folder folder;
+        job.variables = {"WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=COLL",
+                         "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+        job.start_all({"init", "memory " + std::to_string(int(kind)), "copies 30001", "destroy"});
+        job.finish();
+        CHECK(contains(job[0].output(), "copied"));
+        CHECK(contains(logged(folder),
+                       "kernels move the data although blockPolicy is zero: rank 0 has a send buffer that is not"));
+    }
+}
+
+TEST_CASE("a process that dies while streams wait for it without kernels is named, and the streams go on",
+          "[processes][fake]") {
+    Job job(3, "gpus 3; leaks fatal", 3);
+    job.start_all({"init", "copies_late", "destroy"});
+    for (int process = 0; process < 3; ++process) REQUIRE(job[process].says("enqueued"));
+    const std::string victim = "rank 2 (pid " + std::to_string(job[2].pid()) + ") died";
+    job[2].kill(SIGKILL);
+    job[2].wait();
+    for (const int process : {0, 1}) {
+        job.finish(process);
+        CHECK(contains(job[process].output(), victim));
+        CHECK(contains(job[process].output(), "released"));
+    }
+}
+
 TEST_CASE("a rank may register hundreds of allocations", "[processes]") {
     for (const auto kind : {DeviceBuffer::Kind::plain, DeviceBuffer::Kind::weft}) {
         Job job(2, "gpus 2; leaks fatal", 2);
@@ -50,16 +94,6 @@ TEST_CASE("buffers of captured calls are registered as long as the graph lives",
 namespace {
 
 std::string memory_of(DeviceBuffer::Kind kind) { return "memory " + std::to_string(int(kind)); }
-
-// All that the ranks have logged.
-std::string logged(const Folder& folder) {
-    std::string all;
-    for (const auto& file : std::filesystem::directory_iterator(folder.path)) {
-        std::ifstream stream(file.path());
-        all.append(std::istreambuf_iterator<char>(stream), {});
-    }
-    return all;
-}
 
 // Of what is offered in place, and why something is not.
 std::vector<std::string> log_of_exports(const Folder& folder) {

@@ -598,6 +598,88 @@ struct Worker {
     void in_place(size_t elements) {
         if (Sums(*this, elements, false).once() != count) test::tell("wrong: not offered");
     }
+    // All-gathers by copy engines, until all ranks have mapped the registered buffers; then without kernels.
+    void copies(size_t elements) {
+        weftCallConfig_t without_kernels = WEFT_CALL_CONFIG_INITIALIZER;
+        without_kernels.blockPolicy = WEFT_BLOCK_POLICY_ZERO;
+        for (weftComm_t comm : comms) demand(weftCommSetCallConfig(comm, &without_kernels));
+        std::vector<std::unique_ptr<DeviceBuffer>> from, to;
+        std::vector<void*> registered(size_t(count), nullptr);
+        for (int index = 0; index < count; ++index) {
+            from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 64, kind));
+            to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4 * size_t(ranks), 64, kind));
+        }
+        const auto gather = [&](uint32_t add) {
+            for (int index = 0; index < count; ++index) {
+                const std::vector<uint32_t> own(elements, uint32_t(first + index) + add);
+                from[size_t(index)]->write(own.data(), elements * 4);
+            }
+            const int before = fake::calls("cuLaunchKernelEx");
+            demand(weftGroupStart());
+            for (size_t index = 0; index < size_t(count); ++index)
+                demand(weftAllGather(from[index]->data(), to[index]->data(), elements, weftUint32, comms[index],
+                                     streams[index]->weft()));
+            demand(weftGroupEnd());
+            for (int index = 0; index < count; ++index) {
+                streams[size_t(index)]->finish();
+                const Bytes got = to[size_t(index)]->read(elements * 4 * size_t(ranks));
+                for (int rank = 0; rank < ranks; ++rank)
+                    tell_wrong(reinterpret_cast<const uint32_t*>(got.data()) + elements * size_t(rank), elements,
+                               uint32_t(rank) + add);
+            }
+            return fake::calls("cuLaunchKernelEx") == before;
+        };
+        if (gather(1)) test::tell("wrong: no kernel, though nothing is registered");
+        // Only some ranks first.
+        const auto register_own = [&](bool even) {
+            for (int index = 0; index < count; ++index)
+                if (((first + index) % 2 == 0) == even)
+                    demand(weftCommRegister(comms[size_t(index)], from[size_t(index)]->data(), elements * 4,
+                                            &registered[size_t(index)]));
+        };
+        register_own(true);
+        for (uint32_t round = 2; round < 4; ++round)
+            if (gather(round)) test::tell("wrong: no kernel, though a rank has not registered");
+        register_own(false);
+        uint32_t round = 4;
+        for (bool all = false; !all; usleep(10'000)) all = agree(gather(round++));
+        for (int more = 0; more < 3; ++more)
+            if (!gather(round++)) test::tell("wrong: a kernel");
+        test::tell("copied");
+        for (int index = 0; index < count; ++index)
+            while (weftCommDeregister(comms[size_t(index)], registered[size_t(index)]) == weftTimeout) continue;
+        agree(true);
+        if (gather(round)) test::tell("wrong: no kernel after deregistration");
+        for (weftComm_t comm : comms) demand(weftCommSetCallConfig(comm, nullptr));
+    }
+    // All-gathers by copy engines, for which the last rank's stream is late. Then its process is killed.
+    void copies_late() {
+        weftCallConfig_t without_kernels = WEFT_CALL_CONFIG_INITIALIZER;
+        without_kernels.blockPolicy = WEFT_BLOCK_POLICY_ZERO;
+        demand(weftCommSetCallConfig(comms[0], &without_kernels));
+        // Registered memory is freed after the communicator.
+        kept.push_back(std::make_unique<DeviceBuffer>(device(0), 400));
+        kept.push_back(std::make_unique<DeviceBuffer>(device(0), 400 * size_t(ranks)));
+        void* const from = kept[0]->data();
+        void *registered = nullptr, *const to = kept[1]->data();
+        demand(weftCommRegister(comms[0], from, 400, &registered));
+        const auto gather = [&] { return weftAllGather(from, to, 100, weftUint32, comms[0], streams[0]->weft()); };
+        for (bool all = false; !all; usleep(10'000)) {
+            const int before = fake::calls("cuLaunchKernelEx");
+            demand(gather());
+            all = agree(fake::calls("cuLaunchKernelEx") == before);
+        }
+        streams[0]->finish();
+        const bool last = first + 1 == ranks;
+        const auto never = [](void*) { pause(); };
+        if (last) demand(cuLaunchHostFunc(streams[0]->handle, never, nullptr));
+        for (int call = 0; call < 3; ++call) demand(gather());
+        test::tell("enqueued");
+        if (last) pause();
+        await_error();
+        streams[0]->finish();
+        test::tell("released");
+    }
     // Until something is wrong with the first communicator.
     void await_error() {
         weftResult_t state = weftSuccess;
@@ -652,6 +734,8 @@ int main(int count, char** arguments) try {
         if (verb == "graphs") worker.graphs(number);
         if (verb == "registered") worker.registered(number);
         if (verb == "staged") worker.staged(number);
+        if (verb == "copies") worker.copies(number);
+        if (verb == "copies_late") worker.copies_late();
         if (verb == "in_place") worker.in_place(number);
         if (verb == "messages") worker.messages(number);
         if (verb == "receive") worker.receive(number);

@@ -57,6 +57,19 @@ void load(Function& function, std::unique_lock<std::mutex>& lock) {
     lock.lock();
 }
 
+// A stack that is larger than any before: the driver makes room for it, when all work of the context is done.
+void make_room_for_stack(Context* context, const char* kernel) {
+    {
+        std::lock_guard lock(world().mutex);
+        int& room = context->local_bytes;
+        if (room == 0) room = world().setting.local_bytes;
+        const int wanted = world().setting.stack(kernel);
+        if (wanted <= room) return;
+        room = wanted;
+    }
+    wait_all(outstanding(context));
+}
+
 // The arguments, copied: the caller's are gone when the kernel runs.
 struct Launch {
     FakeKernel kernel;
@@ -111,6 +124,7 @@ CUresult run(const std::shared_ptr<const Launch>& launch) {
 int attribute_of(const Kernel& kernel, CUfunction_attribute which, int device) {
     switch (which) {
         case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return kernel.kernel.threads_max;
+        case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return world().setting.stack(kernel.kernel.name);
         case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return int(kernel.kernel.shared_bytes);
         case CU_FUNC_ATTRIBUTE_NUM_REGS: return kernel.kernel.registers;
         case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return world().setting.sm;
@@ -303,6 +317,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
     for (auto& argument : launch->arguments) launch->pointers.push_back(argument.data());
     load(*function, lock);
     lock.unlock();
+    make_room_for_stack(stream->context, launch->kernel.name);
     return enqueue(stream, [launch] { return run(launch); });
 }
 

@@ -63,7 +63,7 @@ CUresult wait_value(const std::shared_ptr<Stream>& stream, CUdeviceptr address, 
         early != CUDA_SUCCESS)
         return early;
     if (pageable || address % sizeof value != 0) return CUDA_ERROR_INVALID_VALUE;
-    return enqueue(stream, [address, value, flags] {
+    const auto run = [address, value, flags] {
         for (;; nap()) {
             const Word seen = std::atomic_ref<Word>(*reinterpret_cast<Word*>(address)).load(std::memory_order_acquire);
             const unsigned kind = flags & 3;
@@ -73,7 +73,8 @@ CUresult wait_value(const std::shared_ptr<Stream>& stream, CUdeviceptr address, 
                                                    : Word(~(seen | value)) != 0)
                 return CUDA_SUCCESS;
         }
-    });
+    };
+    return enqueue(stream, run, {}, nullptr, true);
 }
 
 }  // namespace

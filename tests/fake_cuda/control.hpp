@@ -28,6 +28,16 @@
 //
 //                           A launch leaves its queue when it begins, an event or a wait for one when it is done.
 //
+//   sync NAME 0|1           the function waits for the work of the current context, as a real one may (0)
+//
+//   stack PREFIX BYTES      of a thread of the kernels whose names begin so (0)
+//
+//   local_memory BYTES      stack that a context has for each thread (1024). A launch that needs more waits for the
+//                           context's work, then the context has as much.
+//
+//   slices FILE MS          processes with this file take turns of MS: blocks of one process run at a time. The file is new.
+//                           Its first 8 bytes count the turns.
+//
 //   leaks fatal             a leak at the end of the process: exit status 86
 #pragma once
 #include <string>

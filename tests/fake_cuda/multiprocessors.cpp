@@ -1,5 +1,7 @@
 #include "tests/fake_cuda/multiprocessors.hpp"
 
+#include "tests/fake_cuda/time_slices.hpp"
+
 #include <algorithm>
 
 namespace weft::internal::fake {
@@ -85,7 +87,12 @@ void Multiprocessors::dispatch() {
 }
 
 void Multiprocessors::run_block(const std::shared_ptr<Grid>& grid, unsigned block, size_t place) {
-    grid->run(block);
+    if (TimeSlices* const slices = TimeSlices::of_process()) {
+        const TimeSlices::Turns turns(*slices);
+        grid->run(block);
+    } else {
+        grid->run(block);
+    }
     std::lock_guard lock(mutex_);
     free_[place].give_back(*grid);
     --running_;

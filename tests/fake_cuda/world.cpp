@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -117,6 +118,21 @@ void Setting::read(const std::string& statements) {
             else
                 fault.code = std::stoi(what);
             faults.push_back(fault);
+        } else if (name == "sync") {
+            std::string function;
+            words >> function >> one;
+            if (one != 0)
+                syncs.insert(function);
+            else
+                syncs.erase(function);
+        } else if (name == "stack") {
+            std::string prefix;
+            words >> prefix >> one;
+            stacks[prefix] = one;
+        } else if (name == "slices") {
+            words >> slices >> slice_ms;
+        } else if (name == "local_memory") {
+            words >> local_bytes;
         } else if (name == "queue") {
             words >> queue;
         } else if (name == "queues") {
@@ -141,6 +157,13 @@ int Setting::attribute(int device, int number, int standard) const {
     for (int each : {device, -1})
         if (const auto found = attributes.find({each, number}); found != attributes.end()) return found->second;
     return standard;
+}
+
+int Setting::stack(const std::string& kernel) const {
+    int bytes = 0;
+    for (const auto& [prefix, of_these] : stacks)
+        if (kernel.rfind(prefix, 0) == 0) bytes = std::max(bytes, of_these);
+    return bytes;
 }
 
 World& world() {
@@ -169,10 +192,12 @@ ThreadState& this_thread() {
 CUresult enter(const char* function, bool before_init) {
     World& all = world();
     int sleep_ms = 0;
+    bool waits = false;
     CUresult result = CUDA_SUCCESS;
     {
         std::lock_guard lock(all.mutex);
         ++all.calls[function];
+        waits = all.setting.syncs.count(function) != 0;
         for (Fault& fault : all.setting.faults) {
             if (fault.function != function) continue;
             ++fault.seen;
@@ -192,6 +217,7 @@ CUresult enter(const char* function, bool before_init) {
         const timespec pause{sleep_ms / 1000, sleep_ms % 1000 * 1'000'000L};
         nanosleep(&pause, nullptr);
     }
+    if (waits && !this_thread().contexts.empty()) wait_all(outstanding(this_thread().contexts.back()));
     return result;
 }
 

@@ -48,11 +48,17 @@ struct Setting {
     std::map<int, std::pair<int, int>> c2c;  // links and MB/s of each
     std::set<int> lost;                      // NVML lists them, and says no more
     std::vector<Fault> faults;
+    std::set<std::string> syncs;        // functions that wait for the context's work
+    std::map<std::string, int> stacks;  // bytes of a thread, by the beginning of a kernel's name
+    int local_bytes = 1024;
+    std::string slices;  // the file of processes that take turns; empty: they do not
+    int slice_ms = 0;
     bool leaks_fatal = false;
 
     void read(const std::string& statements);
     int peer(int from, int to) const;
     int attribute(int device, int number, int standard) const;
+    int stack(const std::string& kernel) const;
 };
 
 // A device's primary context, or another one: the handle is its address.
@@ -60,6 +66,7 @@ struct Context {
     int device = 0;
     int retained = 0;
     CUresult error = CUDA_SUCCESS;  // sticky, after a kernel's fault
+    int local_bytes = 0;            // stack of a thread that there is room for; 0: what the setting says
     std::set<int> peers;            // devices whose cuMemAlloc memory it may reach
     std::shared_ptr<Stream> legacy;
     std::map<int, std::shared_ptr<Completion>> queues;  // by number: that the newest piece of work has left it

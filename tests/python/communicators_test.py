@@ -190,7 +190,11 @@ class Information(unittest.TestCase):
             comm.set_call_config(min_blocks=2, max_blocks=4)
             with self.assertRaisesRegex(weft.InvalidArgumentError, "config.minBlocks is 5, more than config.maxBlocks"):
                 comm.set_call_config(min_blocks=5, max_blocks=4)
-        with weft.init(min_blocks=2, max_blocks=4, launch_order_implicit=True):
+            comm.set_call_config(block_policy="zero")
+            comm.all_gather(np.zeros(4))
+            with self.assertRaisesRegex(weft.InvalidArgumentError, "block_policy is 'none'"):
+                comm.set_call_config(block_policy="none")
+        with weft.init(min_blocks=2, max_blocks=4, launch_order_implicit=True, block_policy="default"):
             pass
         with self.assertRaisesRegex(weft.InvalidArgumentError, "config.minBlocks is 0"):
             weft.init(min_blocks=0)

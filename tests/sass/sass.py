@@ -67,10 +67,30 @@ def kernels_of(folder: str, path: str, architecture: str) -> dict[str, Code]:
     return kernels
 
 
-def limits_of(path: str) -> list[tuple[str, dict[str, int]]]:
+Rows = list[tuple[str, dict[str, int]]]
+
+
+def limits_of(path: str) -> dict[str, Rows]:
+    """The rows of each architecture. Below a line `target sm_100` rows replace those of the same pattern for it alone."""
+    common: Rows = []
+    own: dict[str, dict[str, dict[str, int]]] = {architecture: {} for architecture in ARCHITECTURES}
+    target = ""
     with open(path) as file:
-        rows = [line.split() for line in file if line.strip() and not line.startswith("#")]
-    return [(row[0], dict(zip(COLUMNS, map(int, row[1:]), strict=True))) for row in rows]
+        for line in file:
+            words = line.split()
+            if not words or line.startswith("#"):
+                continue
+            if words[0] == "target":
+                target = words[1]
+                continue
+            row = dict(zip(COLUMNS, map(int, words[1:]), strict=True))
+            if not target:
+                common.append((words[0], row))
+            elif words[0] in (pattern for pattern, _ in common):
+                own[target][words[0]] = row
+            else:
+                sys.exit(f"{path}: {words[0]} of {target} replaces no row")
+    return {architecture: [(pattern, own[architecture].get(pattern, row)) for pattern, row in common] for architecture in ARCHITECTURES}
 
 
 def check(name: str, code: Code, limits: dict[str, int]) -> list[str]:
@@ -90,26 +110,29 @@ def main() -> int:
     if not folder:
         print("skipped: WEFT_TEST_DISASSEMBLER names no folder with cuobjdump and nvdisasm (tools/cuda-disassembler)")
         return 77
-    limits = limits_of(limits_path)
-    wrong, checked, unused = [], 0, {pattern for pattern, _ in limits}
+    all_limits = limits_of(limits_path)
+    wrong, checked = [], 0
     for architecture in ARCHITECTURES:
-        kernels = {}
+        kernels: dict[str, Code] = {}
+        limits = all_limits[architecture]
+        unused = {pattern for pattern, _ in limits}
         for path in objects:
             kernels.update(kernels_of(folder, path, architecture))
         for name, code in sorted(kernels.items()):
             pattern, limit = next(((each, limit) for each, limit in limits if fnmatch.fnmatch(name, each)), ("", {}))
             if not pattern:
-                wrong.append(f"{name}: no row of the list names it")
+                wrong.append(f"{architecture} {name}: no row of the list names it")
                 continue
             unused.discard(pattern)
             wrong += [f"{architecture} {each}" for each in check(name, code, limit)]
             checked += 1
             if os.environ.get("WEFT_TEST_VERBOSE"):
                 print(architecture, name, *(code.counts[column] for column in COLUMNS))
+        if kernels:
+            wrong += [f"{architecture} {pattern}: there is no such kernel" for pattern in sorted(unused)]
     if checked == 0:
         print(f"skipped: the objects have no code for {' or '.join(ARCHITECTURES)} (-Dgpu_targets)")
         return 77
-    wrong += [f"{pattern}: there is no such kernel" for pattern in sorted(unused)]
     print(*wrong, f"{checked} kernels checked, {len(wrong)} objections", sep="\n")
     if must_object:
         # Size, registers and loads of each.

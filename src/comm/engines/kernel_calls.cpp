@@ -6,16 +6,12 @@
 
 namespace weft::internal {
 
-namespace {
-
 DeviceCall device_call(const Call& call, const CollectiveCall& collective) {
     Operation operation = collective.operation;
     operation.space = Space::device;
     return {operation,   collective.send, collective.receive,           collective.operand.data,
             call.stream, call.mapped,     collective.operand.on_device, call.settings};
 }
-
-}  // namespace
 
 Begun KernelCalls::not_prepared(Status failure) {
     failure_ = std::move(failure);

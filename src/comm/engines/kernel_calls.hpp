@@ -6,6 +6,9 @@
 
 namespace weft::internal {
 
+// The call as the GPU's engine takes it.
+DeviceCall device_call(const Call& call, const CollectiveCall& collective);
+
 // Owned by ActiveCalls. Thread-bound to the rank. Needs RankContext::device.
 class KernelCalls {
   public:

@@ -47,6 +47,11 @@ Domain::~Domain() {
     join_.end();
 }
 
+void Domain::make_copy_signals() {
+    auto signals = CopySignals::make(ranks_.segment, ranks_.rank, memory_);
+    if (signals) copy_signals_ = std::move(*signals);
+}
+
 KernelFailure Domain::failure() const {
     return std::atomic_ref(reports().report.failure)
         .load(std::memory_order_acquire);  // pairs with KernelBarrier::fail()

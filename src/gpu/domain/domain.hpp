@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/gpu/domain/copy_signals.hpp"
 #include "src/gpu/domain/domain_join.hpp"
 
 namespace weft::internal::cuda {
@@ -39,6 +40,9 @@ class Domain {
     // The order of launches, and whether kernels are still running.
     LaunchOrder& launches() { return order_; }
     const LaunchOrder& launches() const { return order_; }
+    // Called when the domain works and the ranks map each other's buffers.
+    void make_copy_signals();
+    CopySignals* copy_signals() const { return copy_signals_.get(); }  // null: the ranks cannot use copy engines
     // The reports of kernels. Thread-safe.
     const HostReports& reports() const { return memory_.reports(); }
     // The first failure that a kernel has reported. Thread-safe.
@@ -58,6 +62,7 @@ class Domain {
     DomainMemory memory_;
     LaunchOrder order_;
     DomainJoin join_;
+    std::unique_ptr<CopySignals> copy_signals_;
     bool unmapped_ = false;
 };
 

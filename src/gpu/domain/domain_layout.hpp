@@ -44,6 +44,15 @@ struct DomainLayout {
     }
 };
 
+// The progress of a stream in a call by copy engines, which has no clock and no kernel.
+struct CopyReport {
+    uint64_t clock_us;     // written by the host, which knows the time
+    uint64_t began_us;     // the clock when the wait began; copied by the stream
+    uint32_t waiting;      // a KernelWait; nothing: the stream does not wait
+    uint32_t fingerprint;  // of the operation
+    uint32_t timeout_ms;   // of a wait; 0: never
+};
+
 // A page of pinned host memory: reports of kernels, the progress of their blocks, and space for probes.
 struct HostReports {
     FailureReport report;
@@ -52,6 +61,7 @@ struct HostReports {
     alignas(128) BlockWait block_waits[blocks_max];
     alignas(128) uint32_t ended[blocks_max];
     alignas(256) ReachProbe probe;
+    alignas(128) CopyReport copies;
 };
 
 }  // namespace weft::internal::cuda

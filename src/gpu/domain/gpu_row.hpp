@@ -23,8 +23,18 @@ struct DeviceFacts {
     uint32_t capabilities;    // of the kernels (gpu/kernels/capability.def)
 };
 
+// The word that a stream awaits in a call by copy engines (docs/design/gpu-copies.md). Streams see 64 bits: the wait ends
+// when either half is set.
+struct alignas(8) StreamWord {
+    std::atomic<uint32_t> arrived;   // written by streams: 1 by the peer's, 0 by the rank's own after its wait
+    std::atomic<uint32_t> released;  // 1: no wait any more; written by the rank's service thread after an abort
+};
+inline constexpr int copying_ranks_max = 16;  // ranks of a call by copy engines
+
 struct GpuRow {
     DeviceFacts facts;
+    // By peer: its data may be read; it has read this rank's data.
+    StreamWord ready[copying_ranks_max], done[copying_ranks_max];
     // 1: none of its kernels runs any more and it has unmapped its peers' device memory (release).
     std::atomic<uint32_t> left;
 };

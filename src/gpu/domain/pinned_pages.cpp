@@ -9,10 +9,20 @@ Result<std::shared_ptr<SharedAbortFlag>> SharedAbortFlag::of(const std::shared_p
     return shared_by_process<SharedAbortFlag>(group.get(), [&]() -> Result<std::shared_ptr<SharedAbortFlag>> {
         auto words = std::make_shared<SharedAbortFlag>();
         words->segment_ = group;
-        const size_t used = offsetof(SegmentHeader, abort) + sizeof(AbortRecord), page = page_bytes();
+        // Rows of other hosts may have no memory.
+        const size_t used = group->one_host() ? size_t(reinterpret_cast<std::byte*>(&group->row(group->ranks())) -
+                                                       reinterpret_cast<std::byte*>(&group->header()))
+                                              : offsetof(SegmentHeader, abort) + sizeof(AbortRecord),
+                     page = page_bytes();
         WEFT_TRY(words->pinned_.pin(context, &group->header(), (used + page - 1) / page * page));
         return words;
     });
+}
+
+Result<CUdeviceptr> SharedAbortFlag::address_of(const void* in_row) const {
+    auto address = pinned_.address();
+    if (!address) return address;
+    return *address + size_t(static_cast<const std::byte*>(in_row) - reinterpret_cast<std::byte*>(&segment_->header()));
 }
 
 Result<std::shared_ptr<HostFallbackMemory>> HostFallbackMemory::of(const PeerMemory& where, const Context& context) {

@@ -36,6 +36,8 @@ class SharedAbortFlag {
         return reinterpret_cast<const uint32_t*>(*address + offsetof(SegmentHeader, abort) +
                                                  offsetof(AbortRecord, state));
     }
+    // The address in kernels of something in the rows of the segment, which are mapped too if all ranks are on one host.
+    Result<CUdeviceptr> address_of(const void* in_row) const;
 
     // The last launch of each rank of this process: its stream, and its number among the rank's launches.
     struct LastLaunch {

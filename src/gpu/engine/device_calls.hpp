@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "src/base/operation.hpp"
+#include "src/gpu/domain/gpu_row.hpp"
 #include "src/p2p/message_mark.hpp"
 #include "src/p2p/peer_buffers.hpp"
 #include "src/planning/call_settings.hpp"
@@ -47,6 +48,14 @@ struct DeviceCall {
     bool scalar_on_device;  // the kernel reads it; otherwise it is read at once
     CallSettings settings;
 };
+
+// The facts that a rank sends before a collective by copy engines. All ranks read the same offers, so all decide alike.
+struct CopyOffer {
+    uint64_t operation;                // the fingerprint of its call
+    uint64_t refusal;                  // a CopyRefusal
+    uint64_t send[copying_ranks_max];  // by rank: the send buffer in that rank's addresses
+};
+enum class CopyRefusal : uint64_t { none, other_call, operations, queues, unmapped };
 
 // A one-sided call. Its data and its window are device memory.
 struct DeviceAccess {

@@ -83,8 +83,9 @@ std::string DeviceDiagnosis::name_of(int other) const {
 
 std::string DeviceDiagnosis::waited(const cuda::FailureReport& report, const std::string& what) const {
     const uint64_t timeout_ms = report.timeout_ns / 1'000'000;
-    return fmt::format("the kernel of rank {} waited {:.1f} s for {}, the deadline ({}) is {} ms", report.rank,
-                       double(timeout_ms) / 1e3, what,
+    const bool by_stream = report.waiting == cuda::KernelWait::ready || report.waiting == cuda::KernelWait::done;
+    return fmt::format("the {} of rank {} waited {:.1f} s for {}, the deadline ({}) is {} ms",
+                       by_stream ? "stream" : "kernel", report.rank, double(timeout_ms) / 1e3, what,
                        report.timeout_ns == timeout_ns ? "WEFT_TIMEOUT_MS" : "timeoutMs of the call's config",
                        timeout_ms);
 }

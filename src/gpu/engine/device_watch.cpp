@@ -55,6 +55,9 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
     Segment& group = *gpu_.group;
     DeviceNetwork* const network = gpu_.network.get();
     if (at_others && gpu_.buffer_registry) gpu_.buffer_registry->look();
+    cuda::CopySignals* const copies = gpu_.domain->copy_signals();
+    if (at_others && copies) copies->set_clock(now_us());
+    if (copies && group.aborted()) copies->release();
     if (group.aborted()) return;
     const DeviceDiagnosis diagnosis{group, gpu_.rank, gpu_.known, gpu_.timeout_ns};
     const cuda::HostReports& reports = gpu_.domain->reports();
@@ -74,6 +77,8 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
         if (accusing && !accused_) found = ok();
         accused_ = accusing;
         if (!accusing && network) found = network->trouble();
+        if (const auto late = found && copies ? copies->overdue(now_us(), look_apart_us) : std::nullopt)
+            found = diagnosis.explain(*late, {}, {});
         if (!accusing && found) found = departed_.look(group, gpu_.rank, reports.block_waits, stalled_us);
     }
     if (found || !FailureRecord(group).raise(found, gpu_.rank)) return;

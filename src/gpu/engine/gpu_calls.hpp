@@ -77,6 +77,20 @@ class GpuStaging {
     virtual uint64_t bytes() const = 0;  // of host memory, kept for the next calls
 };
 
+// Collectives without kernels: streams copy by copy engines (docs/design/gpu-copies.md). The caller exchanges the ranks'
+// offers, and prepares the call as one of kernels, which serve it if some rank refuses.
+class GpuCopies {
+  public:
+    virtual ~GpuCopies() = default;
+    // Whether ranks exchange offers for this call. Equal on all ranks.
+    virtual bool wanted(const Operation& operation, const CallSettings& settings) = 0;
+    virtual CopyOffer offer(const DeviceCall& call) = 0;
+    // offers: by rank. Equal on all ranks.
+    virtual bool agreed(const DeviceCall& call, std::span<const CopyOffer> offers) = 0;
+    // fingerprint: of the prepared operation.
+    virtual Status launch(const DeviceCall& call, std::span<const CopyOffer> offers, uint32_t fingerprint) = 0;
+};
+
 // The buffers of calls, and those that the user registers.
 class GpuBuffers {
   public:

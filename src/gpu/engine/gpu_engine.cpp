@@ -8,6 +8,7 @@
 #include "src/gpu/engine/device_buffers.hpp"
 #include "src/gpu/engine/device_collectives.hpp"
 #include "src/gpu/engine/device_watch.hpp"
+#include "src/gpu/engine/engine_copies.hpp"
 #include "src/gpu/engine/gpu_join.hpp"
 #include "src/gpu/engine/message_calls.hpp"
 #include "src/gpu/engine/staged_copies.hpp"
@@ -50,6 +51,7 @@ class CudaEngine final : public GpuEngine {
     GpuWindows& windows() override { return windows_; }
     GpuStaging& staging() override { return staging_; }
     GpuBuffers& buffers() override { return buffers_; }
+    GpuCopies& engine_copies() override { return engine_copies_; }
 
   private:
     // Set while the engine ends, until its parts are destroyed: another thread may capture meanwhile.
@@ -62,6 +64,7 @@ class CudaEngine final : public GpuEngine {
     WindowCalls windows_{gpu_, launcher_};
     StagedCopies staging_{gpu_, launcher_};
     DeviceBuffers buffers_{gpu_};
+    EngineCopies engine_copies_{gpu_, launcher_};
     mutable DeviceWatch watch_{gpu_};
 };
 

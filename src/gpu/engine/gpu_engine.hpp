@@ -59,6 +59,7 @@ class GpuEngine {
     virtual GpuWindows& windows() = 0;
     virtual GpuStaging& staging() = 0;
     virtual GpuBuffers& buffers() = 0;
+    virtual GpuCopies& engine_copies() = 0;
 };
 
 }  // namespace weft::internal

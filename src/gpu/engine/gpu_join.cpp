@@ -8,7 +8,7 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/drivers/cuda/device.hpp"
-#include "src/gpu/engine/network_memory.hpp"
+#include "src/gpu/proxy/network_memory.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/liveness.hpp"
 #include "src/selector/network_kinds.hpp"
@@ -215,7 +215,10 @@ Status GpuJoin::begin(int64_t timeout_ms) {
     }
     gpu_.timeout_ns = nanoseconds_of(timeout_ms);
     gpu_.exports_buffers = gpu_.buffer_registry && gpu_.domain->fallback_reason().empty();
-    if (gpu_.exports_buffers) gpu_.buffer_registry->open();
+    if (gpu_.exports_buffers) {
+        gpu_.buffer_registry->open();
+        gpu_.domain->make_copy_signals();
+    }
     if (gpu_.network) WEFT_TRY(gpu_.network->begin(gpu_.domain->memory().remote_ends(), gpu_.domain->reports().ended));
     WEFT_LOG_RANK(rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}",
                   gpu_.device.ordinal(), gpu_.layout.blocks_max,

@@ -8,9 +8,9 @@
 #include "src/gpu/domain/buffer_registry.hpp"
 #include "src/gpu/domain/domain.hpp"
 #include "src/gpu/engine/device_failure.hpp"
-#include "src/gpu/engine/device_network.hpp"
 #include "src/gpu/engine/device_plan.hpp"
 #include "src/gpu/engine/gpu_device.hpp"
+#include "src/gpu/proxy/device_network.hpp"
 #include "src/planning/machines.hpp"
 #include "src/selector/catalog.hpp"
 

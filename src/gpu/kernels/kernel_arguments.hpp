@@ -69,6 +69,8 @@ enum class KernelWait : uint32_t {
     credit,   // for a free slot of the connection to a rank
     step,     // for another block of this rank
     signal,   // for a rank's signals
+    ready,    // by a stream without a kernel: for a rank's data
+    done,     // likewise: for a rank to have read this rank's data
 };
 
 // Written once by the first block that fails; `failure` last, with release. In host memory that the device can access.

@@ -1,4 +1,4 @@
-#include "src/gpu/engine/device_network.hpp"
+#include "src/gpu/proxy/device_network.hpp"
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"

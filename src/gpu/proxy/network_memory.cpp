@@ -1,4 +1,4 @@
-#include "src/gpu/engine/network_memory.hpp"
+#include "src/gpu/proxy/network_memory.hpp"
 
 #include <utility>
 
