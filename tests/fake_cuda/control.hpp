@@ -28,6 +28,8 @@
 //
 //                           A launch leaves its queue when it begins, an event or a wait for one when it is done.
 //
+//   multicast N             devices of a multicast object at least (2); devices have attribute 132, too
+//
 //   leaks fatal             a leak at the end of the process: exit status 86
 #pragma once
 #include <string>
