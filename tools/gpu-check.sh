@@ -83,6 +83,10 @@ gpus-registered              1  60  8  gpus_processes all_reduce 8..256M -n 20 -
 gpus-processes               1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo  # all-reduce
 gpus-graphs                  1  60  8  gpus_threads all_reduce 8..256M -n 20 -G 5     # all-reduce in graphs
 gpus-registered-graphs       1  60  8  gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
+gpus-multicast               1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo  # all-reduce by the switch
+gpus-without-multicast       1  60  8  with WEFT_GPU_MULTICAST=0 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -R 1  # all-reduce without the switch, registered
+gpus-multicast-gather        1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_gather 1M,32M,256M -n 20 --show algo  # all-gather by the switch
+gpus-multicast-scatter       1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes reduce_scatter 1M,32M,256M -n 20 --show algo  # reduce-scatter by the switch
 calls                        1  90 40  driver_test device_test ~[fake]~[refused]~[processes]  # streams, captures, groups, failures, of threads
 collectives                  1  90 40  driver_test device_collectives_test ~[repeats] # every collective, type and reduction
 calls-of-processes           1 120 70  driver_test device_test [processes]~[fake]     # streams, captures, groups, failures, of processes

@@ -105,6 +105,10 @@ Result<Settings> settings_of_environment(int ranks) {
     rendezvous.proposal.gpu.block_policy = environment.gpu_block_policy;
     rendezvous.proposal.gpu.launch_order = environment.gpu_launch_order;
     rendezvous.proposal.gpu.graph_register = environment.gpu_graph_register;
+    // 1 and 2 mean the same: NCCL_NVLS_ENABLE has both.
+    rendezvous.proposal.gpu.multicast = environment.gpu_multicast == 0   ? multicast_off
+                                        : environment.gpu_multicast == 3 ? multicast_always
+                                                                         : multicast_if_faster;
     rendezvous.proposal.gpu.threads = environment.gpu_threads / 32 * 32;
     rendezvous.proposal.gpu.staging_bytes = environment.gpu_staging_bytes;
     auto path = gpu_path_asked_for();

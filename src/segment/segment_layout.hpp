@@ -11,6 +11,9 @@
 
 namespace weft::internal {
 
+// WEFT_GPU_MULTICAST
+enum MulticastUse : int32_t { multicast_off, multicast_always, multicast_if_faster };
+
 struct AgreedGpuOptions {
     int32_t blocks;        // of a rank's kernel at most; 0: as many as are usual
     int32_t min_blocks;    // at least; 0: no limit
@@ -18,6 +21,7 @@ struct AgreedGpuOptions {
     int32_t threads;
     int32_t launch_order;
     int32_t graph_register;
+    int32_t multicast;  // a MulticastUse
     GpuPath path;
     int64_t staging_bytes;  // of a rank
 };

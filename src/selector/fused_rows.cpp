@@ -38,6 +38,10 @@ size_t fused_bytes(const Operation& operation, int ranks) {
     return operation.collective == Collective::all_reduce ? operation.bytes() : operation.bytes() * size_t(ranks);
 }
 
+bool multicast_pays(const Operation& operation) {
+    return operation.collective == Collective::all_reduce && operation.bytes() >= multicast_limits.bytes;
+}
+
 const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniques techniques, bool steps) {
     const bool parted = facts_of(operation.collective).parted,
                all_reduce = operation.collective == Collective::all_reduce;

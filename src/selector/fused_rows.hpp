@@ -23,6 +23,16 @@ struct FusedRow {
     size_t most_bytes_of_two, most_bytes;
 };
 
+// From when on the switch serves all-reduces: the least ranks and bytes. Published for staged messages on H100: two-shot
+// kernels are as fast with up to four ranks, and up to 1 MiB. Of other collectives links carry as much without the
+// switch, and staging costs more. Weft has not measured any of it.
+struct MulticastLimits {
+    int ranks;
+    size_t bytes;
+};
+inline constexpr MulticastLimits multicast_limits{6, 1 << 20};
+bool multicast_pays(const Operation& operation);
+
 // The rows of a collective, for shorter messages first.
 std::span<const FusedRow> fused_rows(Collective collective);
 // The bytes by which a row is chosen: of an all-reduce the message, of other collectives what passes a rank's links.

@@ -78,7 +78,7 @@ void check_table(const Ranks& ranks, Order order, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("every collective, type, reduction and root gives the bits of rank order", "[collectives][copies]") {
+TEST_CASE("every collective, type, reduction and root gives the bits of rank order", "[collectives][switch][copies]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : rank_counts()) {
@@ -87,7 +87,7 @@ TEST_CASE("every collective, type, reduction and root gives the bits of rank ord
     }
 }
 
-TEST_CASE("long messages of every collective go through peers' memory, in place and staged", "[collectives]") {
+TEST_CASE("long messages of every collective go through peers' memory, in place and staged", "[collectives][switch]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     const Order order = several_hosts() ? Order::any : Order::of_ranks;
@@ -158,7 +158,7 @@ TEST_CASE("more ranks than fused kernels know, by steps", "[collectives]") {
     }
 }
 
-TEST_CASE("collectives of all kinds are enqueued one behind the other without waiting", "[collectives]") {
+TEST_CASE("collectives of all kinds are enqueued one behind the other without waiting", "[collectives][switch]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const char* algo : {static_cast<const char*>(nullptr), "^one_shot,^two_shot", "ring,one_shot"}) {
@@ -183,7 +183,7 @@ TEST_CASE("collectives of all kinds are enqueued one behind the other without wa
 // WEFT_TEST_CALLS: how many. Two inputs in turns, so that what an earlier call has left is wrong for the next; before the
 // last of each nothing is left of results.
 TEST_CASE("calls of random kinds, twenty of each in a row, leave the results of the last ones",
-          "[collectives][repeats]") {
+          "[collectives][switch][repeats]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     constexpr int in_a_row = 20;
@@ -221,7 +221,7 @@ TEST_CASE("calls of random kinds, twenty of each in a row, leave the results of 
     }
 }
 
-TEST_CASE("captured collectives of every kind replay, their first call captured", "[collectives]") {
+TEST_CASE("captured collectives of every kind replay, their first call captured", "[collectives][switch]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     const weftConfig_t config = with_algo(GENERATE(as<const char*>(), nullptr, "^one_shot,^two_shot"));

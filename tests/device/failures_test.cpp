@@ -308,7 +308,7 @@ TEST_CASE("copies of a failed join are done before its memory goes, at any faili
 
 TEST_CASE("kernels that cannot be loaded on one rank make all ranks work on copies", "[joining][fake]") {
     // It is looked for in each of the libraries of communicators.
-    constexpr int libraries = 7;
+    constexpr int libraries = 8;
     for (int i = 1; i <= libraries; ++i) fake::add_setting("fault cuLibraryGetKernel " + std::to_string(i) + " 500");
     {
         const Ranks ranks(spread(2));

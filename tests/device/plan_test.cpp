@@ -40,7 +40,7 @@ DeviceLayout fused_layout(int ranks, int blocks_max, const std::string& algo) {
 DeviceLayout layout_of(const Layout& ranks, int blocks_max, const std::string& algo, int channels = 0,
                        uint32_t capabilities = ~uint32_t(0)) {
     DeviceLayout layout = fused_layout(ranks.ranks, blocks_max, "");
-    layout.capabilities = capabilities;
+    layout.support.capabilities = capabilities;
     layout.algo = algo;
     layout.rules = AlgoRules(algo, ranks, registry::algorithms());
     layout.hosts = ranks.host_count();
@@ -141,6 +141,41 @@ TEST_CASE("a kernel that some device cannot run is not chosen: steps serve, for 
             REQUIRE(plan.ok());
             CHECK(plan->body == cuda::Body::steps);
         }
+}
+
+TEST_CASE("the switch serves sums of some types and copies to all, from a size on") {
+    DeviceLayout layout = layout_of(8, 64, "");
+    const auto body_of = [&](Collective collective, weftDataType_t type, int op, size_t bytes) {
+        Operation operation = operation_of(0);
+        operation.collective = collective;
+        operation.type = uint8_t(type);
+        operation.op = uint8_t(op);
+        operation.count = bytes / datatype_bytes[type];
+        return plan_on_device(operation, layout)->body;
+    };
+    const auto switched = [&](auto... arguments) { return body_of(arguments...) == cuda::Body::multicast; };
+    CHECK_FALSE(switched(Collective::all_reduce, weftFloat32, weftSum, 1 << 24));
+    layout.support.multicast = multicast_if_faster;
+    CHECK(switched(Collective::all_reduce, weftFloat32, weftSum, multicast_limits.bytes));
+    CHECK_FALSE(switched(Collective::all_reduce, weftFloat32, weftSum, multicast_limits.bytes - 4));
+    for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather, Collective::broadcast})
+        CHECK_FALSE(switched(collective, weftFloat32, weftSum, 1 << 24));
+    layout.support.multicast = multicast_always;
+    CHECK_FALSE(switched(Collective::all_reduce, weftFloat32, weftSum, 0));
+    for (const Collective collective : {Collective::all_gather, Collective::broadcast})
+        for (int type = 0; type < weftNumTypes; ++type) CHECK(switched(collective, weftDataType_t(type), weftSum, 8));
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter})
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (int op = 0; op <= weftNumOps; ++op)
+                CHECK(switched(collective, weftDataType_t(type), op, 8) ==
+                      (op == weftSum && cuda::multicast_adds(weftDataType_t(type))));
+    for (const Collective collective :
+         {Collective::reduce, Collective::all_to_all, Collective::gather, Collective::scatter})
+        CHECK_FALSE(switched(collective, weftFloat32, weftSum, 1 << 24));
+    // Algorithms over connections, if they are asked for, do not give way.
+    layout = layout_of(8, 64, "ring");
+    layout.support.multicast = multicast_always;
+    CHECK_FALSE(switched(Collective::all_reduce, weftFloat32, weftSum, 1 << 24));
 }
 
 TEST_CASE("WEFT_ALGO decides between one step and two") {

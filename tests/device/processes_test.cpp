@@ -25,6 +25,35 @@ TEST_CASE("processes reduce over mapped device memory", "[processes]") {
     }
 }
 
+TEST_CASE("processes on devices at one switch use it unless the option says no, or a call of the driver fails",
+          "[processes][fake]") {
+    const struct {
+        const char *use, *fault;
+        bool switched;
+    } cases[] = {{"3", "", true}, {"0", "", false}, {"1", "", false}, {"3", "; fault cuMulticastBindMem 1 802", false}};
+    for (const auto& [use, fault, switched] : cases)
+        for (const int each : {1, 2}) {
+            if (each == 2 && !switched) continue;
+            INFO(use << fault << ", " << each << " ranks of a process");
+            Job job(2 * each, "", 4, each);
+            const Folder folder;
+            job.variables = {std::string("WEFT_GPU_MULTICAST=") + use, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT",
+                             "WEFT_DEBUG_FILE=" + (folder.path / "log").string()};
+            const Steps steps{"init", "all 1000", "reduce 1000", "all 300001", "destroy"};
+            const std::string machine = "gpus 4; attribute * 132 1; leaks fatal";
+            job.start(steps, machine);
+            job.start(steps, machine + fault);
+            job.finish();
+            std::ifstream file(folder.path / "log");
+            const std::string log(std::istreambuf_iterator<char>(file), {});
+            INFO(log);
+            CHECK(contains(log, "the switch reduces and hands out messages, through") == switched);
+            CHECK(contains(log,
+                           "the switch does not reduce and hand out messages of device memory: rank 1: CUDA could "
+                           "not bind") == (*fault != 0));
+        }
+}
+
 TEST_CASE("threads and processes together", "[processes]") {
     for (const char* algo : {"", "ring", "halving_doubling"})
         for (const int devices : {4, 2}) {

@@ -7,13 +7,14 @@
 #include <cstring>
 
 #include "tests/fake_cuda/memory.hpp"
+#include "tests/fake_cuda/multicast.hpp"
 #include "tests/fake_cuda/work.hpp"
 
 using namespace weft::internal::fake;
 
 namespace {
 
-constexpr size_t granularity = size_t(2) << 20;
+constexpr size_t granularity = vmm_page;
 constexpr uint64_t memory_magic = 0x6970636d656d, event_magic = 0x697063657674;
 
 // The content of a handle's 64 bytes.
@@ -216,8 +217,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     const auto found = memory().handles.find(handle);
     const Range* range = memory().find(uintptr_t(address));
     if (found == memory().handles.end() || range == nullptr || range->kind != Range::Kind::reserved || flags != 0 ||
-        offset != 0 || bytes == 0 || bytes % granularity != 0 || bytes > found->second.physical->bytes ||
-        uintptr_t(address) % granularity != 0 || bytes > range->base + range->bytes - uintptr_t(address))
+        offset != 0 || bytes == 0 || !is_complete(*found->second.physical) || bytes % granularity != 0 ||
+        bytes > found->second.physical->bytes || uintptr_t(address) % granularity != 0 ||
+        bytes > range->base + range->bytes - uintptr_t(address))
         return CUDA_ERROR_INVALID_VALUE;
     const auto next = memory().pieces.lower_bound(uintptr_t(address));
     if (memory().find_piece(uintptr_t(address)) != nullptr ||
@@ -233,6 +235,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     std::lock_guard lock(world().mutex);
     const auto found = memory().pieces.find(uintptr_t(address));
     if (found == memory().pieces.end() || found->second.bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
+    forget_copies(found->second);
     make_inaccessible(uintptr_t(address), bytes);
     memory().pieces.erase(found);
     return CUDA_SUCCESS;
@@ -243,6 +246,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
 namespace {
 
 CUresult set_access(uintptr_t address, Piece& piece, const CUmemAccessDesc* access, size_t count) {
+    if (piece.physical->team != nullptr) return open_multicast(address, piece, access, count);
     bool wrong = false;
     for (size_t i = 0; i < count; ++i) {
         const int device = access[i].location.id;

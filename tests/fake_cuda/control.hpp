@@ -38,6 +38,8 @@
 //   slices FILE MS          processes with this file take turns of MS: blocks of one process run at a time. The file is new.
 //                           Its first 8 bytes count the turns.
 //
+//   multicast N             devices of a multicast object at least (2); devices have attribute 132, too
+//
 //   leaks fatal             a leak at the end of the process: exit status 86
 #pragma once
 #include <string>

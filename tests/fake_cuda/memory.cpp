@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/fake_cuda/multicast.hpp"
+
 namespace weft::internal::fake {
 
 namespace {
@@ -37,16 +39,18 @@ const char* name_of(Range::Kind kind) {
 size_t whole_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 Physical::~Physical() {
+    if (team != nullptr) munmap(team, sizeof *team);
     if (fd >= 0) close(fd);
     std::lock_guard lock(world().mutex);
-    if (!imported && size_t(device) < world().devices.size()) world().devices[size_t(device)]->used_bytes -= bytes;
+    if (!imported && team == nullptr && size_t(device) < world().devices.size())
+        world().devices[size_t(device)]->used_bytes -= bytes;
 }
 
 std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handle_types, const char* name) {
     World& all = world();
     std::lock_guard lock(all.mutex);
-    Device& place = *all.devices[size_t(device)];
-    if (place.used_bytes + bytes > all.setting.memory_bytes) return nullptr;
+    Device* const place = device == multicast_device ? nullptr : all.devices[size_t(device)].get();
+    if (place && place->used_bytes + bytes > all.setting.memory_bytes) return nullptr;
     const int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0) return nullptr;
     const Facts facts{magic, bytes, handle_types, all.next_id++, device};
@@ -62,7 +66,8 @@ std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handl
     physical->handle_types = handle_types;
     physical->id = facts.id;
     physical->fd = fd;
-    place.used_bytes += bytes;
+    if (place) place->used_bytes += bytes;
+    if (!place && !map_team(*physical)) return nullptr;
     return physical;
 }
 
@@ -79,8 +84,9 @@ std::shared_ptr<Physical> adopt_physical(int fd) {
     physical->device = int(facts.device);
     physical->handle_types = facts.handle_types;
     physical->id = facts.id;
-    if (size_t(physical->device) >= world().devices.size()) return nullptr;
-    return physical->fd < 0 ? nullptr : physical;
+    if (physical->fd < 0) return nullptr;
+    if (physical->device == multicast_device) return map_team(*physical) ? physical : nullptr;
+    return size_t(physical->device) < world().devices.size() ? physical : nullptr;
 }
 
 Memory& memory() {
@@ -144,8 +150,10 @@ void forget_memory() {
     std::lock_guard lock(world().mutex);
     for (const auto& [base, range] : memory().ranges)
         if (range.kind != Range::Kind::registered) make_inaccessible(base, whole_pages(range.bytes));
+    for (const auto& [base, piece] : memory().pieces) forget_copies(piece);
     memory().pieces.clear();
     memory().handles.clear();
+    memory().bound.clear();
     memory().ranges.clear();
 }
 
@@ -155,6 +163,8 @@ void list_memory_leaks(std::string& to) {
     for (const auto& [base, piece] : memory().pieces) to += std::to_string(piece.bytes) + " bytes of cuMemMap\n";
     for (const auto& [number, handle] : memory().handles)
         to += "a handle of " + std::to_string(handle.physical->bytes) + " bytes\n";
+    for (const auto& [place, physical] : memory().bound)
+        to += std::to_string(physical->bytes) + " bytes that are bound to a multicast object\n";
 }
 
 }  // namespace weft::internal::fake

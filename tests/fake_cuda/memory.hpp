@@ -14,6 +14,8 @@
 
 namespace weft::internal::fake {
 
+struct MulticastTeam;
+
 // A memfd with room for a page of facts behind the data, for an importing process.
 struct Physical {
     size_t bytes = 0;
@@ -22,11 +24,13 @@ struct Physical {
     uint64_t id = 0;
     int fd = -1;
     bool imported = false;
+    MulticastTeam* team = nullptr;  // of a multicast object, whose memory is the team's alone (multicast.hpp)
     ~Physical();
 };
 // Null if the machine refuses. `name`: of the file; that of device memory tells it from the host's in /proc/self/maps.
 std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handle_types,
                                         const char* name = "fake_cuda");
+inline constexpr int multicast_device = -1;  // in place of the device of a multicast object
 // Of a descriptor of such a memfd, which is left open. Null if it is none.
 std::shared_ptr<Physical> adopt_physical(int fd);
 size_t whole_pages(size_t bytes);
@@ -51,7 +55,8 @@ struct Piece {
     std::shared_ptr<Physical> physical;
     std::set<int> devices;  // with access
     uint64_t buffer;
-    CUmemGenericAllocationHandle handle;  // that it was mapped by, also when that has been released
+    CUmemGenericAllocationHandle handle;                    // that it was mapped by, also when that has been released
+    std::vector<std::pair<uintptr_t, size_t>> copies = {};  // of a multicast mapping: of the members' memory
 };
 
 struct Handle {
@@ -64,6 +69,8 @@ struct Memory {
     std::map<uintptr_t, Range> ranges;
     std::map<uintptr_t, Piece> pieces;
     std::map<CUmemGenericAllocationHandle, Handle> handles;
+    // By multicast object's mark and device: the memory that this process has bound.
+    std::map<std::pair<uint64_t, int>, std::shared_ptr<Physical>> bound;
     Range* find(uintptr_t address);
     std::pair<const uintptr_t, Piece>* find_piece(uintptr_t address);
 };

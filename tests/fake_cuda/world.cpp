@@ -77,6 +77,8 @@ void Setting::read(const std::string& statements) {
             words >> sm;
         } else if (name == "multiprocessors") {
             words >> multiprocessors;
+        } else if (name == "multicast") {
+            words >> multicast;
         } else if (name == "memory_mb") {
             words >> one;
             memory_bytes = size_t(one) << 20;

@@ -33,6 +33,7 @@ Gpu::Gpu()
     for (int body = 0; body < body_count; ++body)
         for (int type = 0; type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
+                if (!has_entry_point(Body(body), weftDataType_t(type), sums)) continue;
                 const char* name = entry_point(Body(body), weftDataType_t(type), sums);
                 std::string why;
                 for (const Library& library : libraries) {
@@ -54,6 +55,7 @@ Gpu::Gpu()
     static std::map<std::string, bool> names;  // a kernel keeps the pointer to its name
     for (int body = 0; body < body_count; ++body)
         for (const weftDataType_t type : virtual_types) {
+            if (!is_virtual(Body(body))) continue;
             const auto name = names.emplace(virtual_entry_point(Body(body), type), true).first;
             kernels[name->first] = require(cuda::Kernel::load(library, context, name->first.c_str()));
         }
@@ -156,9 +158,15 @@ void DeviceRanks::make_arguments(Operation operation) {
             a.inputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].send;
             a.outputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].receive;
         }
+    if (const SwitchedStaging* const switched = launch_.switched) {
+        KernelArguments& a = arguments_[0];
+        a.outputs[0] = switched->own;
+        a.scratch = switched->object;
+        a.tile_bytes = switched->bytes / 2;
+    }
     // Collectives without a reduction take any type; the virtual ranks have them for bytes, but not for integer words.
     const bool grid = launch_.placing == Placing::grid;
-    const weftDataType_t element = grid && !facts.reduces ? weftInt8 : element_of(operation);
+    const weftDataType_t element = grid && !facts.reduces ? weftInt8 : element_of(operation, launch_.body);
     kernel_ = &gpu_.kernel(grid ? virtual_entry_point(launch_.body, element)
                                 : entry_point(launch_.body, element, adds(weftRedOp_t(operation.op))));
 }

@@ -26,6 +26,8 @@ T require(Result<T> result) {
 
 // The types that virtual_ranks.cu is compiled for, and their names there.
 inline constexpr weftDataType_t virtual_types[] = {weftFloat32, weftBfloat16, weftInt8, weftFloat8e4m3};
+// Ranks on one GPU have no switch.
+constexpr bool is_virtual(cuda::Body body) { return body != cuda::Body::multicast; }
 inline std::string virtual_entry_point(cuda::Body body, weftDataType_t type) {
     return fmt::format("virtual_{}_{}_sum", cuda::name_of(body), name_of(type));
 }
@@ -48,13 +50,20 @@ struct Gpu {
 
 enum class Placing { streams, grid };
 
+// Staging memory of one rank that is bound to a multicast object.
+struct SwitchedStaging {
+    std::byte *own, *object;
+    size_t bytes;
+};
+
 struct DeviceLaunch {
     cuda::Body body = cuda::Body::packet_one_shot;
     int blocks = 1;  // of each rank; steps: as the schedule says
     int threads = 256;
     bool staged = false;
     Placing placing = Placing::streams;
-    bool exports_buffers = false;  // staged: ranks tell each other where their buffers are
+    bool exports_buffers = false;               // staged: ranks tell each other where their buffers are
+    const SwitchedStaging* switched = nullptr;  // of Body::multicast
 };
 
 // Their memory, and launches on it. Buffers of up to `bytes_max`, with all their parts.

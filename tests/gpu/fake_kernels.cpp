@@ -100,6 +100,15 @@ FakeKernel of_whole_multiprocessor(FakeKernel kernel) {
     return kernel;
 }
 
+// Of one rank, and of several in one grid.
+template <int index>
+void add_one(FakeKernelTable add, const std::string& grid_name) {
+    if constexpr (has_entry_point(body_of(index), type_of(index), index % 2)) {
+        add(fake_kernel<rank_kernel<index>>(entry_point(body_of(index), type_of(index), index % 2)));
+        add(of_whole_multiprocessor(fake_kernel<grid_kernel<index>>(grid_name.c_str())));
+    }
+}
+
 template <int... index>
 void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     // Of more types than virtual_ranks.cu has, and of other reductions too.
@@ -117,8 +126,7 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     add(fake_kernel<pattern_kernel<perf::fill_pattern>>(perf::fill_entry_point));
     add(fake_kernel<pattern_kernel<perf::count_wrong_elements>>(perf::wrong_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);
-    (add(fake_kernel<rank_kernel<index>>(entry_point(body_of(index), type_of(index), index % 2))), ...);
-    (add(of_whole_multiprocessor(fake_kernel<grid_kernel<index>>(names[index].c_str()))), ...);
+    (add_one<index>(add, names[index]), ...);
 }
 
 }  // namespace

@@ -122,6 +122,7 @@ double moved_by(const Technique& technique, int ranks) {
         // Each rank reads a whole, and writes it or, reduced, a part of it.
         case Body::peer_one_shot: return technique.collective == Collective::reduce_scatter ? n + 1 : 2 * n;
         case Body::local_reduce: return n * (n + 1);
+        case Body::multicast:  // not in a grid
         case Body::steps: break;
     }
     double all = 0;

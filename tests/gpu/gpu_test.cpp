@@ -1,6 +1,7 @@
 // gpu_test.cpp: the kernels on a GPU, bit for bit against the interpreter. The shipping ones have a stream for each
 // rank ([streams]), the bodies run as virtual ranks in one grid ([grid]). A sanitizer runs kernels one after the other,
 // so under it only [grid] cases with [sanitizer] run (tools/gpu-check.sh).
+#include "src/drivers/cuda/multicast.hpp"
 #include "tests/executor/wild_inputs.hpp"
 #include "tests/gpu/device_ranks.hpp"
 #include "tests/patience.hpp"
@@ -292,6 +293,41 @@ TEST_CASE("a kernel that waits leaves when it is aborted", "[streams]") {
         }
         CHECK(ranks.report(2).failure == KernelFailure::none);
     }
+}
+
+// Drivers may want two devices at least, which the result says. Otherwise the instructions of the kernels run here.
+TEST_CASE("kernels run on a multicast object of one device, if the driver makes one", "[streams][multicast]") {
+    Gpu& gpu = Gpu::get();
+    const auto say = [](const std::string& what) { fmt::print("result: multicast object of one device|{}||\n", what); };
+    if (!gpu.properties.multicast) return say("not here: the device has no switch multicast");
+    auto bytes = cuda::MulticastObject::size_for(gpu.driver, 1, 8 << 20);
+    if (!bytes) return say(bytes.status().sentence());
+    auto object = cuda::MulticastObject::create(gpu.context, 1, *bytes);
+    if (!object) return say(object.status().sentence());
+    require(object->add_device());
+    const cuda::VmmMemory memory = require(cuda::VmmMemory::allocate(gpu.context, *bytes));
+    cuda::MulticastObject bound = std::move(*object);  // destroyed before the memory
+    require(bound.bind(memory));
+    require(bound.map());
+    const SwitchedStaging staging{static_cast<std::byte*>(memory.data()), reinterpret_cast<std::byte*>(bound.address()),
+                                  *bytes};
+    std::mt19937 random(seed());
+    DeviceRanks ranks(1, 9 << 20);
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast})
+        for (const weftDataType_t type : {weftFloat32, weftFloat16, weftBfloat16, weftInt8})
+            for (const size_t count : {size_t(1), size_t(999), size_t(5001)}) {
+                if (type == weftInt8 && facts_of(collective).reduces) continue;
+                Call call = call_of(type, weftSum, collective);
+                if (facts_of(collective).rooted) call.root = 0;
+                call.inputs.push_back(reference::mild(type, count, random));
+                call.send_offset = random() % 4 * size_of(type);
+                call.receive_offset = random() % 4 * size_of(type);
+                DeviceLaunch launch{Body::multicast, 2, 128};
+                launch.switched = &staging;
+                check(ranks, call, launch, in_rank_order(call));
+            }
+    say("made, and the kernels of multicast gave right results on it");
 }
 
 TEST_CASE("ranks that call different things both say so", "[streams]") {

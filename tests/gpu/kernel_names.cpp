@@ -30,8 +30,9 @@ int main(int count, char** arguments) {
     for (int body = 0; body < cuda::body_count; ++body) {
         for (int type = 0; shipping && type < weftNumTypes; ++type)
             for (const bool sums : {false, true})
-                fmt::print("{}\n", cuda::entry_point(cuda::Body(body), weftDataType_t(type), sums));
-        if (!shipping)
+                if (cuda::has_entry_point(cuda::Body(body), weftDataType_t(type), sums))
+                    fmt::print("{}\n", cuda::entry_point(cuda::Body(body), weftDataType_t(type), sums));
+        if (!shipping && test::is_virtual(cuda::Body(body)))
             for (const weftDataType_t type : test::virtual_types)
                 fmt::print("{}\n", test::virtual_entry_point(cuda::Body(body), type));
     }

@@ -14,7 +14,8 @@
                                               blocks};                                                            \
         weft::internal::cuda::body<type, true>(team, ranks[rank]);                                                \
     }
-// Every body, for the types of virtual_types (device_ranks.hpp).
+// Every body, for the types of virtual_types (device_ranks.hpp), except the one that needs a switch.
+#define WEFT_KERNEL_OF_SOME_TYPES(body, needs, help)
 #define WEFT_KERNEL(body, needs, help)         \
     WEFT_VIRTUAL(body, weftFloat32, float)     \
     WEFT_VIRTUAL(body, weftBfloat16, bfloat16) \

@@ -39,14 +39,16 @@ class Code:
         self.counts["local"] += operation.startswith(("LDL", "STL"))
         self.counts["fences"] += operation.startswith("MEMBAR")
         registers = {int(number) for number in re.findall(r"\bR(\d+)\b", operands)}
-        loads = re.match(r"LDG?\.", operation) and ".128" in operation
+        # LDGMC: a load that the switch adds up. One without a target register only fetches.
+        loads = re.match(r"LDG?\.", operation) and ".128" in operation or operation.startswith("LDGMC")
+        match = re.match(r"\s*R(\d+)", operands)
         read = registers
-        if loads:
-            target = int(re.match(r"\s*R(\d+)", operands)[1])
+        if loads and match:
+            target = int(match[1])
             read = registers - {target}
         if read & self._in_flight:
             self._in_flight, self._loads = set(), 0
-        if loads:
+        if loads and match:
             self._in_flight |= set(range(target, target + 4))
             self._loads += 1
             self.counts["loads"] = max(self.counts["loads"], self._loads)

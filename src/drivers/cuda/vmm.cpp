@@ -201,20 +201,25 @@ Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, 
     return true;
 }
 
+Result<UnsharedFd> export_handle(const Driver& driver, CUmemGenericAllocationHandle handle, const std::string& doing) {
+    int fd = -1;
+    const CUresult result = driver.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    UnsharedFd descriptor(Fd::adopt(result == CUDA_SUCCESS ? fd : -1));
+    if (result != CUDA_SUCCESS) return driver.failure(result, doing);
+    if (!descriptor)
+        return fail(error::system_descriptors, "no descriptor for device memory: {}", no_descriptor_text(errno));
+    return descriptor;
+}
+
 Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address) {
     CUmemGenericAllocationHandle handle = 0;
     WEFT_TRY(driver.check(driver.MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
                           "find the piece of memory that is mapped at {:#x}", address));
-    int fd = -1;
-    const CUresult result = driver.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    UnsharedFd descriptor(Fd::adopt(result == CUDA_SUCCESS ? fd : -1));
+    auto descriptor = export_handle(driver, handle,
+                                    fmt::format("export the memory at {:#x} as a file descriptor (was it made for "
+                                                "that, by cuMemCreate's requestedHandleTypes?)",
+                                                address));
     driver.MemRelease(handle);
-    WEFT_TRY(driver.check(result,
-                          "export the memory at {:#x} as a file descriptor (was it made for that, by cuMemCreate's "
-                          "requestedHandleTypes?)",
-                          address));
-    if (!descriptor)
-        return fail(error::system_descriptors, "no descriptor for device memory: {}", no_descriptor_text(errno));
     return descriptor;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,8 @@ class VmmMemory {
     CUdeviceptr address() const { return address_; }
     void* data() const { return reinterpret_cast<void*>(address_); }
     size_t bytes() const { return bytes_; }
+    // Of memory of one piece: the driver's handle, which this object keeps.
+    CUmemGenericAllocationHandle handle() const { return pieces_[0].handle; }
 
   private:
     struct Piece {
@@ -56,6 +59,8 @@ struct VmmPiece {
 Result<std::vector<VmmPiece>> vmm_pieces(const Driver& driver, CUdeviceptr address, size_t bytes, size_t most);
 // Whether kernels of the device may write to all pieces.
 Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, int device);
+// A descriptor of a handle that was created for that; doing: the text after "could not" (Driver::check()).
+Result<UnsharedFd> export_handle(const Driver& driver, CUmemGenericAllocationHandle handle, const std::string& doing);
 // A descriptor of the piece of VMM memory around `address`, wherever it was allocated.
 Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address);
 

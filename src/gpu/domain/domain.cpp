@@ -30,11 +30,11 @@ Parked& parked_domains() {
 }  // namespace
 
 Domain::Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels,
-               Connections connections)
+               Connections connections, int multicast_ranks)
     : ranks_(std::move(group), rank),
       memory_(ranks_, std::move(kernels), std::move(connections)),
       order_(ranks_, memory_.kernels()),
-      join_(ranks_, memory_, order_) {
+      join_(ranks_, memory_, order_, multicast_ranks) {
     Parked& parked = parked_domains();
     std::lock_guard lock(parked.mutex);
     ++parked.alive;

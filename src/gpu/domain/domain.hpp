@@ -18,7 +18,9 @@ namespace weft::internal::cuda {
 class Domain {
   public:
     // connections: of the step machines, equal on all ranks; none: there are no programs to bind.
-    Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels, Connections connections);
+    // multicast_ranks: from how many ranks on the switch pays, unless it is always used.
+    Domain(std::shared_ptr<Segment> group, int rank, std::shared_ptr<const KernelSet> kernels, Connections connections,
+           int multicast_ranks);
     ~Domain();
 
     // Reports an obstacle of this rank, which advance() reports to all ranks. Called before the first step.
@@ -33,6 +35,9 @@ class Domain {
     // Why host memory replaces the device memory of some or all ranks, equal on all ranks; empty: it replaces none.
     const std::string& fallback_reason() const { return join_.fallback_reason(); }
     std::string fallback_text() const { return join_.fallback_text(); }  // ", through host memory to and from rank 3"
+
+    // Whether the ranks have staging memory for the switch, or why it could not be made; equal on all ranks.
+    const MulticastJoin& multicast() const { return join_.multicast(); }
 
     // The arguments of kernels, and the ends that the proxy serves.
     const DomainMemory& memory() const { return memory_; }

@@ -27,6 +27,7 @@ Status DomainJoin::export_memory() {
 std::vector<int> DomainJoin::missing() const {
     std::vector<int> ranks;
     if (stage_ == Stage::known) return ranks;
+    if (stage_ == Stage::multicast) return multicast_.missing();
     if (late_ >= 0) return {late_};
     const bool exporting = stage_ == Stage::exporting || stage_ == Stage::reaching, remote = stage_ == Stage::agreeing;
     const int stage = exporting                                           ? JoinEntries::exports
@@ -67,6 +68,11 @@ Result<bool> DomainJoin::advance() {
             if (entries_.all_have_put(JoinEntries::verified)) conclude(JoinEntries::verified);
         }
     }
+    if (stage_ == Stage::multicast) {
+        auto known = multicast_.advance();
+        if (!known) return known;
+        if (*known) stage_ = Stage::known;
+    }
     if (stage_ == Stage::agreeing) {
         if (!reported_) WEFT_TRY(entries_.report_to_hosts(obstacle_));
         reported_ = true;
@@ -89,7 +95,8 @@ void DomainJoin::conclude(int stage) {
         if (method == ShareMethod::descriptors && obstacle.text.empty() && ranks_.leads())
             WEFT_LOG_RANK(ranks_.rank, info, init, "device memory is mapped by file descriptors: {}", tried_);
         obstacle_ = std::move(obstacle.text);
-        stage_ = ranks_.several_hosts() ? Stage::agreeing : Stage::known;
+        const bool multicast = multicast_.wanted() && obstacle_.empty() && method < ShareMethod::some_host;
+        stage_ = ranks_.several_hosts() ? Stage::agreeing : multicast ? Stage::multicast : Stage::known;
         return;
     }
     tried_ = std::move(obstacle.text);

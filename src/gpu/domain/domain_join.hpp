@@ -7,19 +7,21 @@
 
 #include "src/gpu/domain/launch_order.hpp"
 #include "src/gpu/domain/memory_exports.hpp"
+#include "src/gpu/domain/multicast_join.hpp"
 
 namespace weft::internal::cuda {
 
 class DomainJoin {
   public:
-    // All must outlive this object. The join makes the events of `order`.
-    DomainJoin(const DomainRanks& ranks, DomainMemory& memory, LaunchOrder& order)
+    // All must outlive this object. The join makes the events of `order`. multicast_ranks: see Domain.
+    DomainJoin(const DomainRanks& ranks, DomainMemory& memory, LaunchOrder& order, int multicast_ranks)
         : ranks_(ranks),
           memory_(memory),
           order_(order),
           entries_(ranks),
           test_(ranks, memory),
-          exports_(ranks, memory, entries_, test_) {}
+          exports_(ranks, memory, entries_, test_),
+          multicast_(ranks, memory, entries_, multicast_ranks) {}
 
     // See Domain.
     void object(const Status& why) { obstacle_ = why.sentence(); }
@@ -28,9 +30,13 @@ class DomainJoin {
     const std::string& obstacle() const { return obstacle_; }
     const std::string& fallback_reason() const { return fallback_reason_; }
     std::string fallback_text() const;
+    const MulticastJoin& multicast() const { return multicast_; }
 
     // Closes the posted descriptors.
-    void withdraw() { exports_.withdraw(); }
+    void withdraw() {
+        exports_.withdraw();
+        multicast_.withdraw();
+    }
     // Unmaps the memory of others. May wait for the device.
     void unmap() {
         test_.synchronize_after_failure();
@@ -41,7 +47,7 @@ class DomainJoin {
 
   private:
     // agreeing: the host's ranks have a result, and wait for those of the other hosts.
-    enum class Stage { exporting, reaching, verifying, agreeing, known };
+    enum class Stage { exporting, reaching, verifying, multicast, agreeing, known };
 
     Status export_memory();
     Status begin();
@@ -56,6 +62,7 @@ class DomainJoin {
     JoinEntries entries_;
     ReachTest test_;
     MemoryExports exports_;
+    MulticastJoin multicast_;
     Stage stage_ = Stage::exporting;
     std::string obstacle_, fallback_reason_;
     uint64_t host_backed_ = 0;  // by bit: the ranks whose device memory is replaced

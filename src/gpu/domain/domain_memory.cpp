@@ -54,6 +54,8 @@ void DomainMemory::give_to_pool() {
             pool.give(std::move(*context), std::move(*memory), layout_.bytes);
     if (auto context = retained(); context && host_.reports.data() != nullptr)
         pool.give(std::move(*context), std::move(host_));
+    if (auto context = retained(); context && multicast_.object.bytes() > 0)
+        pool.give(std::move(*context), std::move(multicast_));
     for (NetworkSlots* slots : {&sent_, &received_})
         if (auto context = retained(); context && slots->bytes() > 0) pool.give(std::move(*context), std::move(*slots));
 }
@@ -83,6 +85,11 @@ void DomainMemory::bind(KernelArguments& arguments) const {
         arguments.packets[peer] = reinterpret_cast<PacketLine*>(base + layout_.packets);
         arguments.inputs[peer] = arguments.outputs[peer] = staging;
     }
+}
+
+void DomainMemory::bind_multicast(KernelArguments& arguments) const {
+    arguments.outputs[ranks_.rank] = static_cast<std::byte*>(multicast_.memory.data());
+    arguments.scratch = reinterpret_cast<std::byte*>(multicast_.object.address());
 }
 
 void DomainMemory::bind_program(KernelArguments& arguments, size_t index) const {

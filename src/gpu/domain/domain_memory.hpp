@@ -29,6 +29,8 @@ class DomainMemory {
         received_ = std::move(received);
     }
     const NetworkSlots& network_slots(bool incoming) const { return incoming ? received_ : sent_; }
+    // Staging memory for the switch (multicast_join.hpp), or empty.
+    MulticastMemory& multicast() { return multicast_; }
     // Gives all memory to the pool: no rank uses it any more.
     void give_to_pool();
 
@@ -37,7 +39,8 @@ class DomainMemory {
     const std::shared_ptr<SharedAbortFlag>& shared_abort_flag() const { return shared_abort_flag_; }
     const ExportableMemory& own() const { return memory_; }
     uint64_t device_bytes() const {
-        return memory_.bytes() + unused_.bytes() + sent_.device.bytes() + received_.device.bytes();
+        return memory_.bytes() + unused_.bytes() + sent_.device.bytes() + received_.device.bytes() +
+               multicast_.memory.bytes();
     }
     // A rank's memory, as this rank's kernels address it; 0: not mapped, or a remote rank's.
     CUdeviceptr& base(int rank) { return bases_[size_t(rank)]; }
@@ -52,6 +55,8 @@ class DomainMemory {
 
     // Sets the arguments that do not change from launch to launch.
     void bind(KernelArguments& arguments) const;
+    // The same for a kernel that uses the switch: its staging memory.
+    void bind_multicast(KernelArguments& arguments) const;
     // Sets a step machine's program, by its number among the connections.
     void bind_program(KernelArguments& arguments, size_t index) const;
     // Sets internal buffers, with a token for each rank's part, for a call without data.
@@ -77,6 +82,7 @@ class DomainMemory {
     HostMemory host_;
     NetworkSlots sent_, received_;
     ExportableMemory memory_;
+    MulticastMemory multicast_;
     ExportableMemory unused_;         // of a method that failed: peers may map it until they leave
     std::vector<CUdeviceptr> bases_;  // by rank
 };

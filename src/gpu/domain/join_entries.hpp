@@ -14,8 +14,18 @@ enum class ShareMethod { ipc, descriptors, some_host, host };
 
 class JoinEntries {
   public:
-    // The entries of each stage. A join report has several.
-    enum Stage : int { exports, reached = 16, verified = 32, agreed = 48, of_each_method = 64 };
+    // The entries of each stage. A join report has several. Those from `agreed` on do not depend on the method.
+    enum Stage : int {
+        exports,
+        reached = 16,
+        verified = 32,
+        agreed = 48,
+        of_each_method = 64,
+        multicast_object = 1024,
+        multicast_added = 1040,
+        multicast_bound = 1056,
+        multicast_mapped = 1072,
+    };
     // `ranks` must outlive this object.
     explicit JoinEntries(const DomainRanks& ranks) : ranks_(ranks) {}
 

@@ -9,6 +9,7 @@
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 #include "src/drivers/cuda/device.hpp"
+#include "src/drivers/cuda/multicast.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/device_code.hpp"
@@ -50,9 +51,8 @@ Status load_libraries(const Driver& driver, std::vector<Library>& libraries) {
 uint32_t capabilities_of(const Driver& driver, const DeviceProperties& device) {
     uint32_t all = peer_memory;
     if (device.mapped_host_memory && device.unified_addresses) all |= host_words;
-    const bool functions = driver.MulticastCreate && driver.MulticastAddDevice && driver.MulticastBindMem &&
-                           driver.MulticastUnbind && driver.MulticastGetGranularity;
-    if (device.multicast && functions) all |= switch_multicast;
+    if (device.multicast && device.vmm && device.vmm_fd && MulticastObject::has_functions(driver))
+        all |= switch_multicast;
     return all;
 }
 
@@ -94,6 +94,12 @@ Status KernelSet::load(const Driver& driver, int device) {
                     name_of_lacking(lacking));
     std::vector<Library>& libraries = loaded().libraries;
     WEFT_TRY(load_libraries(driver, libraries));
+    // A build for older targets alone has no such kernels.
+    if ((facts_.capabilities & switch_multicast) != 0)
+        if (const auto first = find(libraries, context_, entry_point(Body::multicast, multicast_word, true)); !first) {
+            WEFT_LOG(info, init, "device {} does not use switch multicast: {}", device, first.status().sentence());
+            facts_.capabilities &= ~uint32_t(switch_multicast);
+        }
     int resident = INT_MAX;
     const auto load_one = [&](Kernel& to, const char* name, bool counts = true) -> Status {
         auto kernel = find(libraries, context_, name);
@@ -120,6 +126,7 @@ Status KernelSet::load(const Driver& driver, int device) {
         for (int type = 0; !lacking && type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
                 const auto body = Body(number);
+                if (!has_entry_point(body, weftDataType_t(type), sums)) continue;
                 const bool local = body == Body::local_reduce;
                 if (local && !sums) continue;
                 // adder() waits for no other kernel, so it need not be resident with others.

@@ -63,6 +63,11 @@ void MemoryPool::give(Context context, NetworkSlots slots) {
     all_.slots.push_back({std::move(context), std::move(slots)});
 }
 
+void MemoryPool::give(Context context, MulticastMemory memory) {
+    const std::lock_guard lock(mutex_);
+    all_.multicast.push_back({std::move(context), std::move(memory)});
+}
+
 MemoryPool::Contents MemoryPool::take_all() {
     const std::lock_guard lock(mutex_);
     return std::exchange(all_, {});

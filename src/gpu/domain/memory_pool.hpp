@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/drivers/cuda/exportable_memory.hpp"
+#include "src/drivers/cuda/multicast.hpp"
 #include "src/gpu/domain/network_slots.hpp"
 
 namespace weft::internal::cuda {
@@ -13,6 +14,12 @@ namespace weft::internal::cuda {
 // Pinned host memory of a domain: for reports of kernels, and the words of remote ends (empty with one host).
 struct HostMemory {
     PinnedMemory reports, remote;
+};
+
+// Memory of a rank that is bound to a multicast object of all ranks.
+struct MulticastMemory {
+    VmmMemory memory;
+    MulticastObject object;  // destroyed first
 };
 
 // One per process. Thread-safe.
@@ -28,6 +35,8 @@ class MemoryPool {
     void give(Context context, ExportableMemory memory, size_t bytes);
     void give(Context context, HostMemory memory);
     void give(Context context, NetworkSlots slots);
+    // Kept until the pool is emptied. No later domain takes it, because the same ranks would have to take theirs.
+    void give(Context context, MulticastMemory memory);
 
   private:
     struct RetiredMemory {
@@ -43,12 +52,17 @@ class MemoryPool {
         Context context;
         NetworkSlots memory;
     };
+    struct RetiredMulticast {
+        Context context;
+        MulticastMemory memory;
+    };
 
   public:
     struct Contents {
         std::list<RetiredMemory> memory;
         std::list<RetiredHostMemory> host;
         std::list<RetiredSlots> slots;
+        std::list<RetiredMulticast> multicast;
     };
     // Empties the pool. The caller frees the contents without a lock.
     Contents take_all();

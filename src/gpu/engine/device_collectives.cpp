@@ -36,7 +36,8 @@ Result<PreparedLaunch*> DeviceCollectives::plan(const Operation& called, uint8_t
     const Operation operation = served_as(called);
     auto fresh = std::make_unique<PreparedLaunch>();
     fresh->plan = *plan;
-    fresh->kernel = &gpu_.kernels().kernel(plan->body, element_of(operation), adds(weftRedOp_t(operation.op)));
+    fresh->kernel =
+        &gpu_.kernels().kernel(plan->body, element_of(operation, plan->body), adds(weftRedOp_t(operation.op)));
     fresh->shape = {.blocks = unsigned(plan->blocks),
                     .threads = unsigned(plan->threads),
                     .remote_sync_domain = gpu_.kernels().sync_domains()};
@@ -60,10 +61,13 @@ Result<PreparedLaunch*> DeviceCollectives::plan(const Operation& called, uint8_t
     fresh->receive_begins = steps ? first_held(out, gpu_.rank, a.bytes) : 0;
     // If peers read a buffer in place, each receiver's part is one part of a tile.
     a.tile_bytes = steps ? plan->tile_bytes : 0;
-    if (plan->staged()) {
-        const bool parted = plan->body == Body::peer_one_shot && a.send_stride != 0;
-        a.tile_bytes =
-            gpu_.domain->memory().layout().staging_bytes / 2 / size_t(parted ? gpu_.layout.ranks : 1) / 64 * 64;
+    cuda::DomainMemory& memory = gpu_.domain->memory();
+    const bool switched = plan->body == Body::multicast;
+    if (switched) memory.bind_multicast(a);
+    if (switched || plan->staged()) {
+        const bool parted = a.send_stride != 0 ? plan->body != Body::peer_two_shot : switched && a.receive_stride != 0;
+        const size_t staging = switched ? memory.multicast().object.bytes() : memory.layout().staging_bytes;
+        a.tile_bytes = staging / 2 / size_t(parted ? gpu_.layout.ranks : 1) / 64 * 64;
     }
     fresh->send_in_place = in != Held::nothing;
     fresh->receive_in_place = out != Held::nothing && plan->body == Body::peer_two_shot;

@@ -47,7 +47,7 @@ using cuda::Body;
 
 bool has(const DeviceLayout& layout, std::initializer_list<Body> bodies) {
     return std::all_of(bodies.begin(), bodies.end(),
-                       [&](Body body) { return (cuda::needs(body) & ~layout.capabilities) == 0; });
+                       [&](Body body) { return (cuda::needs(body) & ~layout.support.capabilities) == 0; });
 }
 
 // The fused techniques for a collective in messages whose whole has so many bytes.
@@ -144,7 +144,9 @@ Result<DevicePlan> plan_fused(DevicePlan plan, const DeviceLayout& layout) {
     const FusedRow* const row =
         choose_fused(operation, layout.ranks, techniques_of(layout, operation.collective, whole), steps);
     if (!row) return plan_by_steps(std::move(plan), layout);
-    plan.body = body_of(row->kernel);
+    const MulticastUse use = layout.support.multicast;
+    const bool pays = use == multicast_always || (use == multicast_if_faster && multicast_pays(operation));
+    plan.body = pays && cuda::multicast_serves(operation) ? Body::multicast : body_of(row->kernel);
     switch (row->kernel) {
         case FusedKernel::packet_one_shot: set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout); break;
         case FusedKernel::packet_two_shot:

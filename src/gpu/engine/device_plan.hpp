@@ -21,6 +21,12 @@ struct BlockRules {
     BlockLimits limits_for(const BlockLimits& call) const;
 };
 
+// The support that the devices of all ranks have in common.
+struct CommonSupport {
+    uint32_t capabilities = ~uint32_t(0);
+    MulticastUse multicast = multicast_off;  // off: there is no staging memory for the switch
+};
+
 // The facts about devices that all ranks agree on.
 struct DeviceLayout {
     int ranks = 1;
@@ -34,10 +40,10 @@ struct DeviceLayout {
     AlgoRules rules = {};                             // of `algo`
     uint64_t rings = 0;                               // as Choice::rings
     int threads = cuda::threads_max;                  // per block: rank 0's WEFT_GPU_THREADS
-    uint32_t capabilities = ~uint32_t(0);             // of all ranks' devices
-    bool of_call = false;                             // see layout_preferring()
-    int channels = 0;                                 // requested by the call; 0: all
-    int blocks_min = 1;  // of fused bodies; a kernel of steps has the blocks of its schedule
+    CommonSupport support = {};
+    bool of_call = false;  // see layout_preferring()
+    int channels = 0;      // requested by the call; 0: all
+    int blocks_min = 1;    // of fused bodies; a kernel of steps has the blocks of its schedule
     BlockRules block_rules = {};
 };
 // The layout for calls with their own settings: algorithms, channels (0: all) and blocks of the communicator's.

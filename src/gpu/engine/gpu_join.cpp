@@ -11,6 +11,7 @@
 #include "src/gpu/proxy/network_memory.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/liveness.hpp"
+#include "src/selector/fused_rows.hpp"
 #include "src/selector/network_kinds.hpp"
 
 namespace weft::internal {
@@ -112,7 +113,7 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     plans.blocks_min = usual.least;
     plans.blocks_max = usual.most;
     plans.threads = agreed.gpu.threads;
-    for (const DeviceFacts& one : facts) plans.capabilities &= one.capabilities;
+    for (const DeviceFacts& one : facts) plans.support.capabilities &= one.capabilities;
     const Layout layout = gpu_.machines->device_layout(0);
     plans.rings = gpu_.machines->device_rings();
     plans.hosts = layout.host_count();
@@ -138,7 +139,8 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     Connections connections = std::move(steps.connections);
     if (ranks <= ranks_max && plans.hosts == 1)
         gpu_.buffer_registry = std::make_unique<BufferRegistry>(gpu_.group, rank, gpu_.device.kernels);
-    gpu_.domain = std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections));
+    gpu_.domain =
+        std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections), multicast_limits.ranks);
     if (agreed.gpu.launch_order != 0 && gpu_.sharing) {
         const char* const warning =
             "WEFT_GPU_LAUNCH_ORDER has no effect on communicators of which ranks share a device in one process: their "
@@ -214,6 +216,10 @@ Status GpuJoin::begin(int64_t timeout_ms) {
         return ok();
     }
     gpu_.timeout_ns = nanoseconds_of(timeout_ms);
+    if (gpu_.domain->multicast().works())
+        gpu_.layout.support.multicast = MulticastUse(gpu_.group->header().agreed.gpu.multicast);
+    if (const std::string& why = gpu_.domain->multicast().obstacle(); !why.empty() && rank == 0)
+        warn_of_device_once("the switch does not reduce and hand out messages of device memory: " + why, why);
     gpu_.exports_buffers = gpu_.buffer_registry && gpu_.domain->fallback_reason().empty();
     if (gpu_.exports_buffers) {
         gpu_.buffer_registry->open();

@@ -13,6 +13,7 @@ WEFT_FATBIN(optimizer);
 WEFT_FATBIN(convert);
 WEFT_FATBIN(codec);
 WEFT_FATBIN(hook);
+WEFT_FATBIN(multicast);
 
 namespace weft::internal::cuda {
 
@@ -24,6 +25,7 @@ std::span<const DeviceCode> device_code() {
         {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
         {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
         {"convert", {weft_convert_fatbin_begin, weft_convert_fatbin_end}},
+        {"multicast", {weft_multicast_fatbin_begin, weft_multicast_fatbin_end}},
         {"codec", {weft_codec_fatbin_begin, weft_codec_fatbin_end}},
     };
     return all;

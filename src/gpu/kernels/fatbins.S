@@ -19,5 +19,6 @@ weft_\name\()_fatbin_end:
     embed convert, "convert.fatbin"
     embed codec, "codec.fatbin"
     embed hook, "hook.fatbin"
+    embed multicast, "multicast.fatbin"
 
     .section .note.GNU-stack, "", %progbits

@@ -1,6 +1,7 @@
 #include "src/gpu/kernels/host_kernels.hpp"
 
 #include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/kernels/multicast.hpp"
 #include "src/gpu/kernels/packets.hpp"
 #include "src/gpu/kernels/peer_one_shot.hpp"
 #include "src/gpu/kernels/peer_two_shot.hpp"
@@ -46,6 +47,16 @@ constexpr Bodies step_machines{{
 }};
 #undef WEFT_BODY
 #undef WEFT_DATATYPE
+template <weftDataType_t type>
+constexpr HostKernel multicast_of() {
+    if constexpr (has_entry_point(Body::multicast, type, true)) return multicast<type, true>;
+    return nullptr;
+}
+#define WEFT_DATATYPE(type, name, bytes) {nullptr, multicast_of<type>()},
+constexpr Bodies multicasts{{
+#include "src/base/datatype.def"
+}};
+#undef WEFT_DATATYPE
 
 const Bodies& bodies_of(Body body) {
     switch (body) {
@@ -55,6 +66,7 @@ const Bodies& bodies_of(Body body) {
         case Body::peer_one_shot: return peer_one_shots;
         case Body::local_reduce: return local_reduces;
         case Body::steps: return step_machines;
+        case Body::multicast: return multicasts;
     }
     __builtin_unreachable();
 }

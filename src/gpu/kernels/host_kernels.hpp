@@ -25,6 +25,7 @@ void run_block(int threads, int block, int blocks, Body&& body) {
     body(Team{0, threads, block, blocks, &meets});
 }
 
+// Null unless has_entry_point().
 HostKernel host_kernel(Body body, weftDataType_t type, bool adds);
 // Null if there is no entry point with this name.
 HostKernel find_host_kernel(std::string_view entry_point);

@@ -169,11 +169,13 @@ struct KernelArguments {
     const Instruction* instructions;
     const StepBlock* step_blocks;
     int32_t step_block_count;
-    int32_t chunks;      // of the schedule
-    int32_t parts = 1;   // of the full buffer
-    int32_t tiles;       // of one run of the schedule
-    std::byte* scratch;  // Buffer::scratch: this rank's device memory
-    bool dependent;      // some instruction waits for another block
+    int32_t chunks;     // of the schedule
+    int32_t parts = 1;  // of the full buffer
+    int32_t tiles;      // of one run of the schedule
+    // Buffer::scratch: this rank's device memory. multicast: the multicast object; this rank's staging memory in it is
+    // outputs[rank].
+    std::byte* scratch;
+    bool dependent;  // some instruction waits for another block
     // packet_one_shot of an all-reduce: further calls batched into this kernel. Each keeps the blocks, epochs and
     // fingerprint of a kernel of its own, so peers need not know about the batch.
     // In device memory: `data` receives, `other` is sent, `mark` is the fingerprint.

@@ -69,8 +69,21 @@ void bind_operation(KernelArguments& a, const Operation& operation, int ranks, b
     a.reduces = facts.reduces;
 }
 
-weftDataType_t element_of(const Operation& operation) {
+bool multicast_serves(const Operation& operation) {
+    if (operation.count == 0) return false;
+    switch (operation.collective) {
+        case Collective::all_gather:
+        case Collective::broadcast: return true;
+        case Collective::all_reduce:
+        case Collective::reduce_scatter:
+            return operation.op == weftSum && multicast_adds(weftDataType_t(operation.type));
+        default: return false;
+    }
+}
+
+weftDataType_t element_of(const Operation& operation, Body body) {
     if (facts_of(operation.collective).reduces) return weftDataType_t(operation.type);
+    if (body == Body::multicast) return multicast_word;
     return operation.bytes() % 8 == 0 ? weftUint64 : operation.bytes() % 4 == 0 ? weftUint32 : weftUint8;
 }
 

@@ -37,15 +37,25 @@ constexpr int blocks_of(Body body) {
     return body == Body::packet_one_shot || body == Body::packet_two_shot ? packet_blocks : blocks_max;
 }
 const char* name_of(Body body);
+// Whether a body exists for a type. The switch adds up these types alone, and moves all types as 8-byte words.
+constexpr bool multicast_adds(weftDataType_t type) {
+    return type == weftFloat32 || type == weftFloat16 || type == weftBfloat16;
+}
+constexpr weftDataType_t multicast_word = weftUint64;
+constexpr bool has_entry_point(Body body, weftDataType_t type, bool sums) {
+    return body != Body::multicast || (sums && (multicast_adds(type) || type == multicast_word));
+}
 
 // As KernelArguments wants it: sums and averages have their own code.
 constexpr bool adds(weftRedOp_t op) { return op == weftSum || op == weftAvg || op >= weftNumOps; }
 // Sets a kernel's arguments from the operation: sources, destinations, reduction. Buffers, tiles and scalars are set
 // elsewhere. `in_one_place`: see averaging() in base/arithmetic.hpp.
 void bind_operation(KernelArguments& arguments, const Operation& operation, int ranks, bool in_one_place);
+// Whether the multicast kernel can execute the operation: sums of some types and copies to all, with data.
+bool multicast_serves(const Operation& operation);
 // The kernel's element type. If bytes only move, it is the largest word that divides the message, so that nothing is
 // widened.
-weftDataType_t element_of(const Operation& operation);
+weftDataType_t element_of(const Operation& operation, Body body);
 
 // The entry point in the device code, as in "weft_steps_float_sum". `sums`: see adds().
 const char* entry_point(Body body, weftDataType_t type, bool sums);

@@ -47,11 +47,15 @@ TEST_CASE("each body has an entry point of its own for each type, for sums and f
         for (int type = 0; type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
                 const char* name = entry_point(Body(body), weftDataType_t(type), sums);
+                if (!has_entry_point(Body(body), weftDataType_t(type), sums)) {
+                    CHECK(find_host_kernel(name) == nullptr);
+                    continue;
+                }
                 names.insert(name);
                 REQUIRE(find_host_kernel(name) != nullptr);
                 kernels.insert(find_host_kernel(name));
             }
-    CHECK(names.size() == size_t(body_count * weftNumTypes * 2));
+    CHECK(names.size() == size_t((body_count - 1) * weftNumTypes * 2 + 4));  // multicast: three sums, and words
     CHECK(kernels.size() == names.size());
     CHECK(find_host_kernel("weft_steps_bfloat16") == nullptr);
 }

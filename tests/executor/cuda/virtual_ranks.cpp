@@ -157,7 +157,8 @@ std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Cal
 
 void VirtualRanks::Part::start() {
     const Operation operation = call_.operation();
-    const HostKernel kernel = host_kernel(launch_.body, element_of(operation), adds(weftRedOp_t(operation.op)));
+    const HostKernel kernel =
+        host_kernel(launch_.body, element_of(operation, launch_.body), adds(weftRedOp_t(operation.op)));
     for (int block = 0; block < blocks_; ++block)
         threads_.emplace_back(
             [=, this] { run_block(team_, block, blocks_, [&](const Team& team) { kernel(team, arguments); }); });

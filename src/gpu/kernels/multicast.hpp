@@ -1,0 +1,147 @@
+// multicast.hpp: collectives whose data pass the switch once: it adds up what a rank loads, and hands out what a rank
+// stores. Of an all-reduce each link carries 1 + 1/n times the message, where peer_two_shot has 2(n-1)/n times.
+// Messages pass through staging memory that all ranks have mapped as one multicast object. Tiles, barriers and the order
+// of staging are those of PeerTiles. Every access to the object has 16 bytes. The pieces of blocks are multiples of
+// 64 bytes, so the last access of a message stays within its piece of staging memory.
+// The switch adds in an order of its own, so deterministic communicators do not use this kernel.
+// Source: NVIDIA, "PTX ISA", multimem; two steps as in peer_two_shot.hpp.
+#pragma once
+#include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/kernels/multimem.hpp"
+#include "src/gpu/kernels/peer_tiles.hpp"
+
+namespace weft::internal::cuda {
+
+// Up to 16 bytes at any address.
+WEFT_DEVICE_COLD Pack<16> load_part(const std::byte* source, size_t bytes) {
+    Pack<16> pack = {};
+    WEFT_UNROLL
+    for (int i = 0; i < 16; ++i)
+        if (size_t(i) < bytes) pack.words[i / 4] |= uint32_t(source[i]) << 8 * (i % 4);
+    return pack;
+}
+WEFT_DEVICE_COLD void store_part(std::byte* target, Pack<16> pack, size_t bytes) {
+    WEFT_UNROLL
+    for (int i = 0; i < 16; ++i)
+        if (size_t(i) < bytes) target[i] = std::byte(pack.words[i / 4] >> 8 * (i % 4));
+}
+
+// Calls load(offset) for several packs of `bytes` bytes, then store(offset, pack) for each. So many loads are in flight.
+template <class Load, class Store>
+WEFT_DEVICE void move_packs(const Team& team, size_t bytes, Load&& load, Store&& store) {
+    constexpr int batch = 4;
+    const size_t stride = size_t(team.threads) * 16;
+    size_t at = size_t(team.thread) * 16;
+    WEFT_NO_UNROLL
+    for (; at + (batch - 1) * stride < bytes; at += batch * stride) {
+        Pack<16> packs[batch];
+        WEFT_UNROLL
+        for (int u = 0; u < batch; ++u) packs[u] = load(at + size_t(u) * stride);
+        WEFT_UNROLL
+        for (int u = 0; u < batch; ++u) store(at + size_t(u) * stride, packs[u]);
+    }
+    WEFT_NO_UNROLL
+    for (; at < bytes; at += stride) store(at, load(at));
+}
+
+// The sums of `bytes` bytes, for all ranks in place or for this rank alone.
+template <weftDataType_t type>
+WEFT_DEVICE void sum_for_all(const Team& team, std::byte* address, size_t bytes) {
+    move_packs(
+        team, bytes, [&](size_t at) { return multimem_sum<type>(address + at); },
+        [&](size_t at, const Pack<16>& pack) { multimem_store(address + at, pack); });
+}
+template <weftDataType_t type>
+WEFT_DEVICE void sum_for_one(const Team& team, std::byte* target, const std::byte* address, size_t bytes) {
+    const size_t whole = misalignment(target, 16) == 0 ? bytes / 16 * 16 : 0;
+    move_packs(
+        team, whole, [&](size_t at) { return multimem_sum<type>(address + at); },
+        [&](size_t at, const Pack<16>& pack) { store_pack(target + at, pack); });
+    WEFT_NO_UNROLL
+    for (size_t at = whole + size_t(team.thread) * 16; at < bytes; at += size_t(team.threads) * 16)
+        store_part(target + at, multimem_sum<type>(address + at), bytes - at);
+}
+WEFT_DEVICE void hand_out(const Team& team, std::byte* address, const std::byte* source, size_t bytes) {
+    const size_t whole = misalignment(source, 16) == 0 ? bytes / 16 * 16 : 0;
+    move_packs(
+        team, whole, [&](size_t at) { return load_pack<16>(source + at); },
+        [&](size_t at, const Pack<16>& pack) { multimem_store(address + at, pack); });
+    WEFT_NO_UNROLL
+    for (size_t at = whole + size_t(team.thread) * 16; at < bytes; at += size_t(team.threads) * 16)
+        multimem_store(address + at, load_part(source + at, bytes - at));
+}
+
+// All-reduce and reduce-scatter. A tile of staging memory has the share of each rank, or a part for each rank.
+template <weftDataType_t type>
+WEFT_DEVICE void multicast_sums(const Team& team, const KernelArguments& a) {
+    const bool scatters = a.send_stride != 0;
+    PeerTiles memory(team, a, scatters ? 1 : a.ranks, scatters ? a.ranks : 1);
+    std::byte* const staging = a.outputs[a.rank];
+    const auto piece_for = [&](const PeerTile& tile, int rank) { return piece_of(tile, scatters ? 0 : rank, team); };
+    const auto place_for = [&](const PeerTile& tile, int rank) {
+        return tile.place + piece_for(tile, rank).tile_offset + (scatters ? size_t(rank) * tile.bytes : 0);
+    };
+    const auto stage = [&](const Team& copiers, const PeerTile& tile) {
+        copy_rows<1, true>(copiers, a.ranks, [&](int rank) {
+            const ChunkRange piece = piece_for(tile, rank);
+            return Row{staging + place_for(tile, rank),
+                       a.send + size_t(rank) * a.send_stride + tile.offset + piece.tile_offset, piece.bytes};
+        });
+        fence_of_aliases();
+    };
+    const auto work = [&](const Team& workers, const PeerTile& tile) {
+        const ChunkRange own = piece_for(tile, a.rank);
+        std::byte* const address = a.scratch + place_for(tile, a.rank);
+        if (scatters)
+            sum_for_one<type>(workers, a.receive + tile.offset + own.tile_offset, address, own.bytes);
+        else
+            sum_for_all<type>(workers, address, own.bytes);
+        fence_of_aliases();
+    };
+    const auto unstage = [&](const Team& copiers, const PeerTile& tile) {
+        copy_rows<1, true>(copiers, scatters ? 0 : a.ranks, [&](int rank) {
+            const ChunkRange piece = piece_for(tile, rank);
+            return Row{a.receive + tile.offset + piece.tile_offset, staging + place_for(tile, rank), piece.bytes};
+        });
+    };
+    memory.run(stage, work, unstage);
+}
+
+// All-gather and broadcast. The sources store into all ranks' staging memory.
+WEFT_DEVICE void multicast_moves(const Team& team, const KernelArguments& a) {
+    const bool gathers = a.receive_stride != 0;
+    PeerTiles memory(team, a, 1, gathers ? a.ranks : 1);
+    const auto place_of = [&](const PeerTile& tile, const ChunkRange& piece, int source) {
+        return tile.place + piece.tile_offset + (gathers ? size_t(source) * tile.bytes : 0);
+    };
+    const auto work = [&](const Team& workers, const PeerTile& tile) {
+        if (!is_one_of(a.source_rank, a.rank)) return;
+        const ChunkRange piece = piece_of(tile, 0, team);
+        hand_out(workers, a.scratch + place_of(tile, piece, a.rank), a.send + tile.offset + piece.tile_offset,
+                 piece.bytes);
+        fence_of_aliases();
+    };
+    const auto unstage = [&](const Team& copiers, const PeerTile& tile) {
+        const ChunkRange piece = piece_of(tile, 0, team);
+        const size_t offset = tile.offset + piece.tile_offset;
+        copy_rows<2, false>(copiers, gathers ? a.ranks : 1, [&](int number) {
+            const int source = gathers ? number : a.source_rank;
+            std::byte* const to = a.receive + size_t(number) * a.receive_stride + offset;
+            // A rank has its own data, often in place.
+            return source == a.rank ? Row{to, a.send + offset, piece.bytes}
+                                    : Row{to, a.outputs[a.rank] + place_of(tile, piece, source), piece.bytes};
+        });
+    };
+    memory.run([](const Team&, const PeerTile&) {}, work, unstage);
+}
+
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE void multicast(const Team& team, const KernelArguments& a) {
+    static_assert(has_entry_point(Body::multicast, type, adds));
+    if constexpr (type == multicast_word)
+        multicast_moves(team, a);
+    else
+        multicast_sums<type>(team, a);
+}
+
+}  // namespace weft::internal::cuda
