@@ -160,7 +160,7 @@ TEST_CASE("every alias sets its option, is named by it, and is hidden by an empt
             CHECK(options->origins[i] == Origin::standard);
             CHECK(std::string(options->variable(OptionIndex(i))) == row.variable);
         }
-    CHECK(aliases == 41);
+    CHECK(aliases == 42);
 }
 
 TEST_CASE("a wrong value of an NCCL variable is a warning, and is ignored", "[options]") {
