@@ -38,7 +38,8 @@ Progress TransferEngine::send(TransferPeer& peer) {
     for (int slots = 0; !peer.sends.empty() && slots < slots_at_once; ++slots) {
         Transfer& transfer = transfers_->front(peer.sends);
         const std::byte* data = transfer.data + transfer.done;
-        const size_t left = transfer.bytes - transfer.done, piece = std::max(least_piece, transfer.bytes / pieces);
+        const size_t left = transfer.bytes - transfer.done,
+                     piece = std::max(least_piece, round_to_line((transfer.bytes + pieces - 1) / pieces));
         const Progress so_far = slots > 0 ? Progress::moved : Progress::blocked;
         if (peer.link.remote) {
             const size_t bytes = std::min(left, peer.link.slot_bytes);

@@ -1,8 +1,11 @@
 // failover_test.cpp: links whose lanes fail: all messages arrive once, in order, with their bytes, as long as a rail is
 // left. Two hosts of two ports each, in this process, over the fake libibverbs. Rank 0 has fake0 and fake1, rank 1 has
 // fake2 and fake3. fake0 and fake2 share a subnet, and so do the others.
+#include <unistd.h>
+
 #include <random>
 
+#include "src/base/clock.hpp"
 #include "tests/amount.hpp"
 #include "tests/verbs/connections.hpp"
 #include "transports/verbs/lanes/rails.hpp"
@@ -439,6 +442,26 @@ TEST_CASE("a link that has no lane for too long fails on both ranks", "[failover
         CHECK(seen(*each).id.rfind("verbs.", 0) == 0);
         CHECK(seen(*each).id != "verbs.broken");  // of a message that was lost with many queue pairs
     }
+    mend();
+}
+
+TEST_CASE("a link without a lane lives on while its ranks compute", "[failover]") {
+    std::mt19937 random(1);
+    verbs::Settings settings[2] = {host_settings(0), host_settings(1)};
+    for (verbs::Settings& each : settings) each.no_lane_us = 1'000'000;
+    Lines hosts(settings[0], settings[1]);
+    hosts.add(0, 2, 500);
+    hosts.run(3, random);
+    fake_verbs().run("port fake0 down; port fake3 down");
+    Line& line = hosts.lines[0];
+    SlotInfo info;
+    for (int64_t until = now_us() + 100'000; now_us() < until;) {
+        (void)taken(line.sender->progress());
+        (void)taken(line.receiver->receive(info));
+    }
+    fake_verbs().run("port fake0 up; port fake3 up");
+    usleep(1'500'000);
+    hosts.run(20, random);
     mend();
 }
 

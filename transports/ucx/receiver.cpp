@@ -27,7 +27,7 @@ class UcxReceiver final : public Receiver, private Inbox {
     Status release() override;
     void add_wakeups(Wakeups& wakeups) override {
         end_.add_wakeups(wakeups);
-        wakeups.ready |= arrived() || !damage_;
+        wakeups.ready |= arrived() || !damage_ || (end_.peer && end_.peer->status != UCS_OK);
     }
 
   private:

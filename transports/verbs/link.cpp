@@ -119,6 +119,7 @@ bool Link::take(const abi::Completion& completion) {
     if (!lane.pair || lane.pair->number() != completion.qp_num) return false;  // of a queue pair that is gone
     if (completion.status != wc::success) return take_failed(place, completion);
     if (!RequestId::receives(completion.wr_id)) return take_sent(lane, completion.wr_id);
+    recovery_.received(place);
     const bool goes_on = take_received(imm_of(completion.imm_data));
     if (++lane.taken >= receives_at_once && lane.works()) replenish(place);
     return goes_on;
@@ -151,6 +152,7 @@ bool Link::take_sent(Lane& lane, uint64_t id) {
         const Lane::Posted& posted = lane.ring[size_t(lane.done % lane.ring.size())];
         if (posted.of == nullptr) continue;
         any = true;
+        recovery_.carried();
         if (take_ended(posted, !ended())) starved_ = true;
     }
     starved_ |= !ended() && recovery_.proved(RequestId::lane(id));
@@ -269,7 +271,7 @@ bool Link::busy() const {
     if (ended()) return false;
     if (recovery_.recovering()) return true;
     for (const Lane& lane : state_.lanes)
-        if (lane.works() && lane.done < lane.signalled) return true;
+        if (lane.state == LaneState::living && lane.done < lane.signalled) return true;
     return std::any_of(state_.outgoing.begin(), state_.outgoing.end(),
                        [](const auto& outgoing) { return outgoing && outgoing->posted < outgoing->next; });
 }

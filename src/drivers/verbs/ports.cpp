@@ -136,13 +136,14 @@ Status admit_port(const IbSettings& settings, IbPort& port) {
 }
 
 void admit_link_layer(std::vector<IbPort>& ports) {
-    int64_t infiniband_mbps = 0, ethernet_mbps = 0;
+    int infiniband_mbps = 0, ethernet_mbps = 0;
     bool infiniband = false, ethernet = false;
     for (const IbPort& port : ports) {
         if (!port.usable()) continue;
         const bool of_ethernet = port.link_layer == link_ethernet;
         (of_ethernet ? ethernet : infiniband) = true;
-        (of_ethernet ? ethernet_mbps : infiniband_mbps) += std::max(port.mbps, 0);
+        int& fastest = of_ethernet ? ethernet_mbps : infiniband_mbps;
+        fastest = std::max(fastest, port.mbps);
     }
     if (!infiniband || !ethernet) return;
     const bool takes_ethernet = ethernet_mbps > infiniband_mbps;

@@ -42,7 +42,8 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
 // variable of Weft's names. Reentrant.
 Status admit_port(const IbSettings& settings, IbPort& port);
 // Leaves out the usable ports of one link layer if there are two, because InfiniBand and Ethernet do not reach each other.
-// The layer whose ports are faster together stays, or else InfiniBand: hosts with the same devices choose alike.
+// The layer with the fastest port stays, or else InfiniBand. Hosts with the same devices choose alike, unless all of the
+// fastest ports of one are down.
 void admit_link_layer(std::vector<IbPort>& ports);
 // Both for all ports. Besides, option.names: WEFT_IB_DEVICES names no device here.
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports);

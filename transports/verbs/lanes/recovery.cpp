@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t lane_drain_us = 200'000;
 // A part that takes one lane after the other down is a defect.
 constexpr uint8_t tries_most = 32;
+// A driving thread that waits looks more often.
+constexpr int64_t between_looks_us = 100'000;
 
 }  // namespace
 
@@ -60,13 +62,14 @@ Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     losses_[place].cause = why.copy();
     refresh();
     if (rails_ == 1 && usable_.empty()) return why;
-    if (const char* bound = bound_to_lanes())
-        return fail(why, "{}; the link between rank {} and rank {} cannot go on without it, because {}", why.sentence(),
-                    link_.self, link_.peer, bound);
-    if (!carried) {
+    // Nothing was sent on it. A device may still have to flush what it received.
+    if (!carried && !(link_.flushes && losses_[place].received)) {
         WEFT_LOG_RANK(link_.self, trace, net, "cannot use a lane to rank {} yet: {}", link_.peer, why.sentence());
         return ok();
     }
+    if (const char* bound = bound_to_lanes())
+        return fail(why, "{}; the link between rank {} and rank {} cannot go on without it, because {}", why.sentence(),
+                    link_.self, link_.peer, bound);
     if (!usable_.empty()) {
         const Lane& next = link_.lanes[usable_[0]];
         WEFT_LOG_RANK(link_.self, warn, net, "sends to rank {} by {}:{} without {}:{} (QP {:#x}): {}", link_.peer,
@@ -129,8 +132,18 @@ Status Recovery::step(int64_t now_us, bool quiet) {
                             .queue = lane.queue});
     }
     refresh();
-    if (none_since_us_ != 0 && now_us - none_since_us_ > patience_us_) return none_cause_.copy();
-    return ok();
+    wait_for_lanes(now_us);
+    return none_since_us_ != 0 && now_us - none_since_us_ > patience_us_ ? none_cause_.copy() : ok();
+}
+
+// A rank that computes, here or at the peer, takes no part in a recovery, and no lane can return meanwhile.
+void Recovery::wait_for_lanes(int64_t now_us) {
+    const int64_t passed_us = now_us - std::exchange(looked_us_, now_us);
+    if (none_since_us_ == 0) return;
+    bool excused = passed_us > between_looks_us || !usable_.empty();
+    for (size_t place = 0; place < link_.lanes.size(); ++place)
+        excused = excused || (link_.lanes[place].state == LaneState::drained && !losses_[place].report);
+    if (excused) none_since_us_ = std::min(none_since_us_ + passed_us, now_us);
 }
 
 // Once the queue pair is destroyed, nothing from the peer lands.
@@ -236,7 +249,6 @@ bool Recovery::proved(size_t place) {
     Lane& lane = link_.lanes[place];
     if (lane.state != LaneState::receiving) return false;
     lane.state = LaneState::living;
-    none_since_us_ = 0;
     WEFT_LOG_RANK(link_.self, info, net, "has a lane to rank {} again: {} to {}", link_.peer, described(lane.own),
                   described(lane.peer));
     refresh();

@@ -67,6 +67,9 @@ class Recovery {
     int probe(LaneId id);
     // A request on it is complete. True: it was the probe, so the lane carries messages from now on.
     bool proved(size_t lane);
+    // A request with data is complete.
+    void carried() { none_since_us_ = 0; }
+    void received(size_t lane) { losses_[lane].received = true; }
     // The link has failed, so no request is posted any more: parts that no device reads are complete.
     void abandon();
 
@@ -75,6 +78,7 @@ class Recovery {
     std::vector<LaneNotice> take_notices();
 
   private:
+    void wait_for_lanes(int64_t now_us);
     void refresh();
     const char* bound_to_lanes() const;
     void finish(Lane& lane, size_t place);
@@ -89,8 +93,9 @@ class Recovery {
     size_t rails_ = 0;
     std::vector<size_t> usable_;
     std::vector<Again> again_;
-    // Of a lane that is lost.
+    // Of a lane, above all of one that is lost.
     struct Loss {
+        bool received = false;  // anything came
         int64_t since_us = 0;
         Status cause;
         bool queue_failed = false;
@@ -99,7 +104,10 @@ class Recovery {
     std::vector<Loss> losses_;  // by lane
     std::vector<LaneNotice> notices_;
     bool recovering_ = false;
-    int64_t none_since_us_ = 0;  // no lane carries messages since then
+    // No lane carries messages since then; 0: some lane does. Time in which this rank or its peer did not look, or in
+    // which a lane might carry messages, moves it forward.
+    int64_t none_since_us_ = 0;
+    int64_t looked_us_ = 0;
     Status none_cause_;
 };
 
