@@ -82,7 +82,12 @@ bool answer(CUpointer_attribute which, void* to, uintptr_t address, CUresult& re
     return range != nullptr;
 }
 
-// The copy itself, with checks made now and the bytes moved when its turn comes.
+bool on_host(uintptr_t address) {
+    std::lock_guard lock(world().mutex);
+    const Range* range = memory().find(address);
+    return range == nullptr || range->kind == Range::Kind::pinned || range->kind == Range::Kind::registered;
+}
+
 // An aligned word in one piece: the host may read and write it meanwhile.
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
     if (bytes != sizeof(uint64_t) || number(to) % bytes != 0 || number(from) % bytes != 0) {
@@ -94,6 +99,7 @@ void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
         .store(std::atomic_ref(*source).load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
+// The checks are made now, and the bytes move when their turn comes.
 CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle, bool wait) {
     FAKE_CURRENT(context);
     std::shared_ptr<Stream> stream;
@@ -121,9 +127,11 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle, b
             return CUDA_SUCCESS;
         };
     }
+    // From host memory to host memory, pinned or not, the real one is synchronous. A captured copy has not `ended`.
+    const bool waits = wait || to_pageable || (on_host(number(to)) && on_host(number(from)));
     Done ended;
     const CUresult result = enqueue(stream, std::move(run), {}, &ended);
-    if (result == CUDA_SUCCESS && ended && (wait || to_pageable)) ended->wait();
+    if (result == CUDA_SUCCESS && ended && waits) ended->wait();
     return result;
 }
 

@@ -63,6 +63,14 @@ Status CopySignals::find_addresses() {
     return ok();
 }
 
+// Through device memory: a copy from host memory to host memory would block the caller behind the stream.
+Status CopySignals::copy_clock(CUstream stream) {
+    const Driver& driver = memory_.kernels().driver();
+    const CUdeviceptr on_device = memory_.own().address() + memory_.layout().clock;
+    WEFT_TRY(copy_async(driver, on_device, report_address(offsetof(CopyReport, clock_us)), sizeof(uint64_t), stream));
+    return copy_async(driver, report_address(offsetof(CopyReport, began_us)), on_device, sizeof(uint64_t), stream);
+}
+
 Status CopySignals::enqueue(CUstream stream, KernelWait stage, const Call& call) {
     const Driver& driver = memory_.kernels().driver();
     const int ranks = group_->ranks();
@@ -73,8 +81,7 @@ Status CopySignals::enqueue(CUstream stream, KernelWait stage, const Call& call)
     const auto report = [&](size_t offset, uint32_t value) {
         operations_.push_back(write_of(report_address(offset), value));
     };
-    WEFT_TRY(copy_async(driver, report_address(offsetof(CopyReport, began_us)),
-                        report_address(offsetof(CopyReport, clock_us)), sizeof(uint64_t), stream));
+    WEFT_TRY(copy_clock(stream));
     operations_.clear();
     report(offsetof(CopyReport, fingerprint), call.fingerprint);
     report(offsetof(CopyReport, timeout_ms), uint32_t(std::min<uint64_t>(call.timeout_ns / 1'000'000, UINT32_MAX)));

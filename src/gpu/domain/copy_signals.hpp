@@ -35,6 +35,7 @@ class CopySignals {
     CopySignals(std::shared_ptr<Segment> group, int rank, const DomainMemory& memory)
         : group_(std::move(group)), rank_(rank), memory_(memory) {}
     Status find_addresses();
+    Status copy_clock(CUstream stream);
     CopyReport& report() const { return memory_.reports().copies; }
     CUdeviceptr report_address(size_t offset) const {
         return memory_.reports_address() + offsetof(HostReports, copies) + offset;

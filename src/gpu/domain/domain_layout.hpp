@@ -15,14 +15,15 @@ struct ReachProbe {
     uint32_t to[domain_ranks_max];    // the values that this rank writes to peers
 };
 // A rank's memory: flags, packets, connections, the reach probe, signals, messages, staging. The memory before the slots
-// of messages is zero when the domain begins. Behind staging, always on the device: the programs of its own kernels, their scratch, tokens for calls without data, and a table of messages.
+// of messages is zero when the domain begins. Behind staging, always on the device: the programs of its own kernels,
+// their scratch, tokens for calls without data, a table of messages, and a copy of CopyReport's clock.
 struct DomainLayout {
     static constexpr size_t token_bytes = 8;  // for a part without data: an element of any type
 
     // Messages that peers cannot access in place pass through the staging memory of each rank, in tiles of half of it.
     size_t staging_bytes;
     size_t packets, connections, probe, signals, messages, message_slots, staging, programs, scratch, tokens,
-        message_table, bytes;
+        message_table, clock, bytes;
     // several_hosts: fused bodies are not available. staging_wanted: the agreed size.
     DomainLayout(int ranks, bool several_hosts, const Connections& over, int64_t staging_wanted) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
@@ -40,7 +41,8 @@ struct DomainLayout {
         scratch = line(programs + over.program_bytes());
         tokens = line(scratch + over.scratch_bytes());
         message_table = line(tokens + 2 * token_bytes * size_t(ranks));
-        bytes = message_table + sizeof(MessageItem) * message_items_max;
+        clock = line(message_table + sizeof(MessageItem) * message_items_max);
+        bytes = clock + sizeof(uint64_t);
     }
 };
 
