@@ -85,11 +85,12 @@ Status CopySignals::enqueue(CUstream stream, KernelWait stage, const Call& call)
     operations_.clear();
     report(offsetof(CopyReport, fingerprint), call.fingerprint);
     report(offsetof(CopyReport, timeout_ms), uint32_t(std::min<uint64_t>(call.timeout_ns / 1'000'000, UINT32_MAX)));
-    report(offsetof(CopyReport, waiting), uint32_t(stage));
+    report(offsetof(CopyReport, stage), uint32_t(stage));
     each_peer([&](int peer) { return write_of(word(peer, stage, rank_), 1); });
     each_peer([&](int peer) { return wait_for(word(rank_, stage, peer)); });
+    report(offsetof(CopyReport, stage), CopyReport::copying);  // before the words are 0: see overdue()
     each_peer([&](int peer) { return write_of(word(rank_, stage, peer), 0); });
-    report(offsetof(CopyReport, waiting), uint32_t(KernelWait::nothing));
+    if (stage == KernelWait::done) report(offsetof(CopyReport, stage), uint32_t(KernelWait::nothing));
     return driver.check(driver.StreamBatchMemOp(stream, unsigned(operations_.size()), operations_.data(), 0),
                         "enqueue {} stream memory operations", operations_.size());
 }
@@ -101,15 +102,19 @@ void CopySignals::set_clock(int64_t now_us) {
 std::optional<FailureReport> CopySignals::overdue(int64_t now_us, int64_t precision_us) const {
     CopyReport& it = report();
     // The stream copies the clock before it writes that it waits.
-    const auto stage = KernelWait(std::atomic_ref(it.waiting).load(std::memory_order_acquire));
-    if (stage == KernelWait::nothing) return {};
-    const auto began_us = int64_t(std::atomic_ref(it.began_us).load(std::memory_order_relaxed));
+    const auto stage_now = [&] { return std::atomic_ref(it.stage).load(std::memory_order_acquire); };
+    const auto began_now = [&] { return int64_t(std::atomic_ref(it.began_us).load(std::memory_order_acquire)); };
+    const auto stage = KernelWait(stage_now());
+    if (stage != KernelWait::ready && stage != KernelWait::done) return {};
+    const int64_t began_us = began_now();
     const uint64_t timeout_ms = std::atomic_ref(it.timeout_ms).load(std::memory_order_relaxed);
     if (timeout_ms == 0 || now_us - began_us <= int64_t(timeout_ms) * 1000 + precision_us) return {};
     const GpuRow& own = group_->row(rank_).gpu;
     for (int peer = 0; peer < group_->ranks(); ++peer) {
         const StreamWord& word = (stage == KernelWait::ready ? own.ready : own.done)[peer];
         if (peer == rank_ || word.arrived.load(std::memory_order_acquire) != 0) continue;
+        // The word is also 0 if the wait has just ended: then the stream has left the stage before.
+        if (began_now() != began_us || KernelWait(stage_now()) != stage) return {};
         FailureReport late{};
         late.failure = KernelFailure::timeout;
         late.waiting = stage;

@@ -48,9 +48,10 @@ struct DomainLayout {
 
 // The progress of a stream in a call by copy engines, which has no clock and no kernel.
 struct CopyReport {
+    static constexpr uint32_t copying = UINT32_MAX;
     uint64_t clock_us;     // written by the host, which knows the time
     uint64_t began_us;     // the clock when the wait began; copied by the stream
-    uint32_t waiting;      // a KernelWait; nothing: the stream does not wait
+    uint32_t stage;        // a KernelWait, `copying` between and behind the waits, or nothing: no call runs
     uint32_t fingerprint;  // of the operation
     uint32_t timeout_ms;   // of a wait; 0: never
 };
