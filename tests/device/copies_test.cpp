@@ -213,6 +213,18 @@ TEST_CASE("an abort ends the waits of streams without kernels", "[engines]") {
     ranks.streams[1]->finish();
 }
 
+TEST_CASE("an abort ends the waits of replayed graphs without kernels", "[engines]") {
+    const weftConfig_t config = without_kernels();
+    const Ranks ranks(spread(2), &config);
+    const Parts parts(ranks, Parts::Which::gather, 1000);
+    const Captured captured(ranks, [&] { parts.call_all(); });
+    captured.launch(0);
+    demand(weftCommAbort(ranks.comms[0]));
+    const Stream& stream = *ranks.streams[0];
+    const Current current(stream.device);
+    CHECK(eventually([&] { return cuStreamQuery(stream.handle) == CUDA_SUCCESS; }));
+}
+
 TEST_CASE("ranks that differ in a call by copy engines, or in its policy, get an error", "[engines]") {
     const weftConfig_t config = without_kernels();
     for (const bool other_policy : {false, true}) {

@@ -100,10 +100,11 @@ struct Captured {
         for (CUgraphExec graph : graphs) cuGraphExecDestroy(graph);
     }
     void launch() const {
-        for (size_t rank = 0; rank < graphs.size(); ++rank) {
-            const Current current(ranks.streams[rank]->device);
-            demand(cuGraphLaunch(graphs[rank], ranks.streams[rank]->handle));
-        }
+        for (size_t rank = 0; rank < graphs.size(); ++rank) launch(rank);
+    }
+    void launch(size_t rank) const {
+        const Current current(ranks.streams[rank]->device);
+        demand(cuGraphLaunch(graphs[rank], ranks.streams[rank]->handle));
     }
     const Ranks& ranks;
     std::vector<CUgraphExec> graphs;

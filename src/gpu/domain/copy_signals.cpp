@@ -127,6 +127,10 @@ std::optional<FailureReport> CopySignals::overdue(int64_t now_us, int64_t precis
     return {};
 }
 
+bool CopySignals::idle() const {
+    return KernelWait(std::atomic_ref(report().stage).load(std::memory_order_acquire)) == KernelWait::nothing;
+}
+
 void CopySignals::release() {
     GpuRow& own = group_->row(rank_).gpu;
     for (auto* words : {&own.ready, &own.done})

@@ -30,6 +30,8 @@ class CopySignals {
     std::optional<FailureReport> overdue(int64_t now_us, int64_t precision_us) const;
     // After an abort: all waits of this rank's streams end, present and future.
     void release();
+    // Whether no stream of this rank is in such a call, as far as calls have begun: also in replays of graphs.
+    bool idle() const;
 
   private:
     CopySignals(std::shared_ptr<Segment> group, int rank, const DomainMemory& memory)

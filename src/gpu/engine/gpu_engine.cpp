@@ -1,8 +1,11 @@
 #include "src/gpu/engine/gpu_engine.hpp"
 
+#include <unistd.h>
+
 #include <optional>
 
 #include "src/base/clock.hpp"
+#include "src/base/log.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/gpu/engine/device_buffers.hpp"
@@ -17,6 +20,8 @@
 namespace weft::internal {
 
 namespace {
+
+constexpr int64_t copies_patience_us = 2'000'000;  // after an abort: the rest of a call's copies
 
 class CudaEngine final : public GpuEngine {
   public:
@@ -54,6 +59,8 @@ class CudaEngine final : public GpuEngine {
     GpuCopies& engine_copies() override { return engine_copies_; }
 
   private:
+    void end_copies() const;
+
     // Set while the engine ends, until its parts are destroyed: another thread may capture meanwhile.
     std::optional<cuda::RelaxedCapture> ending_;
     JoinedGpu gpu_;
@@ -73,6 +80,7 @@ CudaEngine::~CudaEngine() {
     // Peers may die while we wait for our kernels, so peers are watched until the kernels have ended.
     finish();
     if (gpu_.network) (void)gpu_.network->drain(gpu_.timeout_ns > 0 ? now_us() + int64_t(gpu_.timeout_ns / 1000) : 0);
+    end_copies();
     watch_.stop();
     gpu_.network.reset();
     gpu_.buffer_registry.reset();  // before we report that we have unmapped the others' memory
@@ -81,6 +89,17 @@ CudaEngine::~CudaEngine() {
     else if (gpu_.group)
         gpu_.group->row(gpu_.rank).gpu.left.store(1, std::memory_order_release);
     if (gpu_.group && !gpu_.group->one_host()) gpu_.group->doorbell().ring();  // the leader may be waiting for it
+}
+
+// After an abort: replayed graphs, which finish() does not see, may wait without a kernel. Without the watch nobody would
+// end their waits.
+void CudaEngine::end_copies() const {
+    cuda::CopySignals* const copies = gpu_.domain ? gpu_.domain->copy_signals() : nullptr;
+    if (!copies || !gpu_.group->aborted()) return;
+    copies->release();
+    for (const int64_t until = now_us() + copies_patience_us; !copies->idle() && now_us() < until;) usleep(100);
+    if (!copies->idle())
+        WEFT_LOG_RANK(gpu_.rank, warn, coll, "leaves although a stream of it has not ended a call without kernels");
 }
 
 std::string CudaEngine::explain(const Operation& operation, uint8_t preference) const {
