@@ -64,6 +64,7 @@ struct Call {
     Space space = Space::host;
     bool queued = false;  // the stream is a weftHostStream_t
     bool mapped = false;  // see BufferPlacement
+    bool send_mapped = false;
     bool copied = false;  // device memory, and the host works on copies (engines/staged_calls.hpp)
     CallSettings settings = {};
     const char* timeout_set_by = "timeoutMs of the call's config";  // for errors

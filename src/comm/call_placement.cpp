@@ -165,6 +165,7 @@ Status CallPlacement::place(Call& call) {
     call.copied = placement->space == Space::device && device.copies() && !call.is_access();
     call.space = call.copied ? Space::host : placement->space;
     call.mapped = placement->mapped;
+    call.send_mapped = placement->send_mapped;
     return ok();
 }
 

@@ -24,14 +24,17 @@ int kernels() { return fake::calls("cuLaunchKernelEx"); }
 class Parts {
   public:
     enum class Which { gather, to_all };
-    Parts(const Ranks& of, Which collective, size_t part_bytes, bool gathers_in_place = false,
-          Kind kind_of_rank_1 = Kind::plain)
+    // The kinds of memory are those of rank 1.
+    Parts(const Ranks& of, Which collective, size_t part_bytes, bool gathers_in_place = false, Kind sent = Kind::plain,
+          Kind received = Kind::plain)
         : ranks(of), which(collective), bytes(part_bytes), in_place(gathers_in_place) {
         for (int rank = 0; rank < ranks.count(); ++rank) {
-            const Kind kind = rank == 1 ? kind_of_rank_1 : Kind::plain;
-            const int device = ranks.placing[size_t(rank)];
-            sends.push_back(std::make_unique<DeviceBuffer>(device, std::max<size_t>(sent_bytes(), 1), 8, kind));
-            receives.push_back(std::make_unique<DeviceBuffer>(device, std::max<size_t>(all_bytes(), 1), 8, kind));
+            const auto buffer = [&](size_t size, Kind kind) {
+                return std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], std::max<size_t>(size, 1), 8,
+                                                      rank == 1 ? kind : Kind::plain);
+            };
+            sends.push_back(buffer(sent_bytes(), sent));
+            receives.push_back(buffer(all_bytes(), received));
         }
     }
     size_t all_bytes() const { return bytes * size_t(ranks.count()); }
@@ -148,7 +151,7 @@ TEST_CASE("calls by copy engines may follow each other, and kernels, in the same
     ranks.check_healthy();
 }
 
-TEST_CASE("kernels move the data if the buffer of one rank cannot be mapped", "[engines][fake]") {
+TEST_CASE("kernels move the data if the send buffer of one rank cannot be mapped", "[engines][fake]") {
     const weftConfig_t config = without_kernels();
     const Ranks ranks(spread(3), &config);
     const Parts unmapped(ranks, Parts::Which::gather, 5000, false, Kind::managed);

@@ -9,8 +9,9 @@ namespace weft::internal {
 DeviceCall device_call(const Call& call, const CollectiveCall& collective) {
     Operation operation = collective.operation;
     operation.space = Space::device;
-    return {operation,   collective.send, collective.receive,           collective.operand.data,
-            call.stream, call.mapped,     collective.operand.on_device, call.settings};
+    return {operation,    collective.send, collective.receive, collective.operand.data,
+            call.stream,  call.mapped,     call.send_mapped,   collective.operand.on_device,
+            call.settings};
 }
 
 Begun KernelCalls::not_prepared(Status failure) {

@@ -127,12 +127,13 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
         if (stream && !gpu_.unsupported_reason().empty())
             return fail(error::gpu_unavailable, "the call has a stream, but {}", gpu_.unsupported_reason());
-        return BufferPlacement{stream ? Space::device : Space::host, false};
+        return BufferPlacement{stream ? Space::device : Space::host, false, false};
     }
     // The legacy stream may also mean host memory.
-    if (trusts_ && stream && own() && gpu_.unsupported_reason().empty())
-        return BufferPlacement{Space::device,
-                               !own_device_memory(send.address).empty() && !own_device_memory(receive.address).empty()};
+    if (trusts_ && stream && own() && gpu_.unsupported_reason().empty()) {
+        const bool send_mapped = !own_device_memory(send.address).empty();
+        return BufferPlacement{Space::device, send_mapped && !own_device_memory(receive.address).empty(), send_mapped};
+    }
     auto from = describe(sent);
     if (!from) return from.take_status();
     Result<PointerFacts> to = PointerFacts(*from);
@@ -152,7 +153,7 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
                 "{} is {}, and the call has a stream: calls on host memory block and take stream NULL; if the buffer "
                 "was device memory, it has been freed",
                 sent.name, name_of(from->kind));
-        return BufferPlacement{Space::host, false};
+        return BufferPlacement{Space::host, false, false};
     }
     WEFT_TRY(check(sent, *from));
     WEFT_TRY(check(received, *to));
@@ -162,7 +163,8 @@ Result<BufferPlacement> DeviceBuffers::placement_of(const DeviceArgument& sent, 
         return (at.kind == MemoryKind::device && at.ipc) ||
                (at.kind == MemoryKind::vmm && !own_device_memory(span.address).empty());
     };
-    return BufferPlacement{Space::device, reached(send, *from) && reached(receive, *to)};
+    const bool send_mapped = reached(send, *from);
+    return BufferPlacement{Space::device, send_mapped && reached(receive, *to), send_mapped};
 }
 
 std::optional<int> DeviceBuffers::add(const void* address, size_t bytes) {

@@ -45,6 +45,7 @@ struct DeviceCall {
     const void* scalar;  // of a pre-multiplied sum
     void* stream;
     bool mapped;            // see BufferPlacement
+    bool send_mapped;       // likewise
     bool scalar_on_device;  // the kernel reads it; otherwise it is read at once
     CallSettings settings;
 };
@@ -78,7 +79,8 @@ struct DeviceArgument {
 
 struct BufferPlacement {
     Space space;
-    bool mapped;  // both are cuMemAlloc or weftMemAlloc memory: all devices with peer access can access it
+    bool mapped;       // both are cuMemAlloc or weftMemAlloc memory: all devices with peer access can access it
+    bool send_mapped;  // the first one is
 };
 
 }  // namespace weft::internal
