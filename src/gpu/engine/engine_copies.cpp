@@ -19,6 +19,7 @@ const char* refusal_text(CopyRefusal refusal) {
         case CopyRefusal::other_call: return "makes another call";
         case CopyRefusal::operations: return "has no 64-bit stream memory operations";
         case CopyRefusal::queues: return "has few hardware queues (WEFT_GPU_QUEUES)";
+        case CopyRefusal::shared: return "shares its device with a rank of its process";
         case CopyRefusal::unmapped: return "has a send buffer that is not registered, or not mapped by all ranks yet";
     }
     __builtin_unreachable();
@@ -48,6 +49,8 @@ bool EngineCopies::wanted(const Operation& operation, const CallSettings& settin
 CopyRefusal EngineCopies::find_send_buffer(const DeviceCall& call, CopyOffer& offer) {
     if (!gpu_.domain->copy_signals()) return CopyRefusal::operations;
     if (options().gpu_queues < queues_least) return CopyRefusal::queues;
+    // The streams of two ranks may share a hardware queue. Then the wait of one holds up the write of the other.
+    if (gpu_.sharing) return CopyRefusal::shared;
     const bool parted = call.operation.collective == Collective::all_to_all;
     const size_t bytes = call.operation.bytes() * size_t(parted ? gpu_.layout.ranks : 1);
     if (launcher_.registers_captured()) launcher_.register_captured(call.send, bytes);
