@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/device/calls.hpp"
+#include "tests/fake_cuda/control.hpp"
 
 namespace weft::internal::test {
 
@@ -45,9 +46,19 @@ void check(const Call& call, const Buffers& buffers) {
     if (const int rank = buffers.spoilt(call); rank >= 0)
         FAIL_CHECK("rank " << rank << " wrote what is not its result: " << call.text());
 }
+// Whether copy engines must serve the call: on the fake driver, ranks with a device each.
+bool without_kernels(const Ranks& ranks, const Call& call) {
+    const char* policy = getenv("WEFT_GPU_BLOCK_POLICY");
+    const bool served = call.collective() == Collective::all_gather || call.collective() == Collective::all_to_all;
+    return policy && std::string(policy) == "1" && served && !call.inputs[0].empty() && ranks.count() <= devices();
+}
+
 void check(const Ranks& ranks, const Call& call) {
     const Buffers buffers(ranks, call);
+    const bool copies = without_kernels(ranks, call);
+    const int before = copies ? fake::calls("cuStreamBatchMemOp") : 0;
     enqueue(ranks, call, buffers);
+    if (copies) CHECK(fake::calls("cuStreamBatchMemOp") - before == 2 * ranks.count());
     ranks.finish();
     ranks.check_healthy();
     check(call, buffers);
