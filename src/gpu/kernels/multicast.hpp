@@ -132,7 +132,9 @@ WEFT_DEVICE void multicast_moves(const Team& team, const KernelArguments& a) {
                                     : Row{to, a.outputs[a.rank] + place_of(tile, piece, source), piece.bytes};
         });
     };
-    memory.run([](const Team&, const PeerTile&) {}, work, unstage);
+    // Stages nothing: the next stores of sources through the object come after this rank's loads by its own address.
+    const auto stage = [](const Team&, const PeerTile&) { fence_of_aliases(); };
+    memory.run(stage, work, unstage);
 }
 
 template <weftDataType_t type, bool adds>
