@@ -32,8 +32,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
     bool run_alone(const std::function<void()>& call);
     // Waits until no operation is left or active, and until other threads have run the callbacks of those that ended.
     void drain();
-    // Whether no operation is left, active or running callbacks in another thread.
+    // Whether no operation is left or active. Callbacks may still run: their operations have ended.
     bool is_idle();
+    // Waits for that until `until`.
     bool become_idle(Time until);
     // Drops the operations that did not begin, with a failure, and joins the threads. The active one must end by itself.
     void end();

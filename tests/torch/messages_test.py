@@ -1,5 +1,7 @@
 """Messages between two ranks: tags, any source, batches, and sends and receives in opposite orders."""
 
+import threading
+import time
 import unittest
 
 import torch
@@ -66,6 +68,29 @@ def order(rank, size):
         for work in works:
             work.wait()
         assert [buffer[0].item() for buffer in buffers] == [float(number) for number in range(200)]
+
+
+def end_during_callback(rank, size):
+    """A rank leaves while a callback of its last send runs. Its messages still arrive."""
+    if rank == 0:
+        dist.send(torch.zeros(1), 1)
+        runs = threading.Event()
+
+        def callback(_):
+            runs.set()
+            time.sleep(0.5)
+
+        work = dist.isend(torch.ones(1), 1)
+        work.get_future().then(callback)
+        assert runs.wait(60)  # work.wait() could run the callback in this thread
+        dist.destroy_process_group()
+    elif rank == 1:
+        x = torch.ones(1)
+        dist.recv(x, 0)
+        assert x.item() == 0
+        time.sleep(0.3)  # the other rank leaves
+        dist.recv(x, 0)
+        assert x.item() == 1
 
 
 def any_source(rank, size):
@@ -189,6 +214,7 @@ for _each in (
     both_directions,
     tags,
     order,
+    end_during_callback,
     any_source,
     batches,
     strided,
