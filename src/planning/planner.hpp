@@ -33,6 +33,7 @@ struct PlanKey {
 struct Binding {
     Schedule schedule;
     StableSends stable_sends;  // find_stable_sends(schedule)
+    EarlyReceives early_receives;  // find_early_receives(schedule)
     ConnectionSet connections;
 };
 

@@ -6,6 +6,7 @@
 #include "src/base/clock.hpp"
 #include "transports/verbs/message_posting.hpp"
 #include "transports/verbs/numbered.hpp"
+#include "transports/verbs/offer_posting.hpp"
 #include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
@@ -74,6 +75,7 @@ bool Link::post_message(Outgoing& outgoing) {
     if (recovery_.usable().empty()) return false;
     if (!place_parts(posting_lanes(), outgoing)) return starved_ = true, false;
     const uint64_t number = outgoing.posted++;
+    place_in_offer(outgoing, number);
     const Outgoing::Message& message = outgoing.message(number);
     for (int part = 0; part < message.parts; ++part) post_part(outgoing, number, part, message.lanes[size_t(part)]);
     return true;
@@ -110,6 +112,21 @@ void Link::post_credits(Incoming& incoming) {
     if (lane.full()) return void(starved_ = true);
     if (const int error = send_credits(state_.index, place, lane, incoming))
         lose_lane(place, refused_to_send(lane, error));
+}
+
+// It returns credits, too: the message before it in its slot is released.
+bool Link::post_offer(Incoming& incoming, uint64_t message, const OpenOffers::Offer& offer) {
+    OfferEntry entry;
+    if (ended() || incoming.closed || !fill_entry(entry, message, offer, state_.lanes)) return false;
+    Lane* const lane = lane_of_offers(posting_lanes(), incoming.offers, incoming.connection, message);
+    if (lane == nullptr) return false;
+    if (const int error = send_entry(state_.index, *lane, incoming.offers, incoming.connection, entry)) {
+        lose_lane(incoming.offers.route.lane, refused_to_send(*lane, error));
+        return false;
+    }
+    if (message >= incoming.shape.depth)
+        incoming.credited = std::max(incoming.credited, message + 1 - incoming.shape.depth);
+    return true;
 }
 
 bool Link::take(const abi::Completion& completion) {
@@ -171,6 +188,7 @@ void Link::retry_starved() {
 
 bool Link::take_received(uint32_t word) {
     if (Immediate::kind_of(word) == Immediate::credits) return take_credits(word);
+    if (Immediate::kind_of(word) == Immediate::offer) return take_offer(word);
     Incoming* const incoming = at(state_.incoming, Immediate::connection_of(word));
     if (Immediate::kind_of(word) == Immediate::part && incoming != nullptr) return take_part(*incoming, word);
     return damaged("an unknown connection", word), true;
@@ -193,6 +211,18 @@ bool Link::take_credits(uint32_t word) {
     if (taken.wrong != nullptr) return damaged(taken.wrong, word), true;
     if (taken.sender != nullptr && taken.sender->posted < taken.sender->next) post(*taken.sender);
     return taken.sender != nullptr;
+}
+
+// An offer for a message that is posted already is void. It returns credits all the same.
+bool Link::take_offer(uint32_t word) {
+    Outgoing* const of = at(state_.outgoing, Immediate::connection_of(word));
+    if (of == nullptr || !of->offers) return damaged("an offer to an unknown connection", word), true;
+    const auto ahead = int16_t(Immediate::offered_of(word) - uint16_t(of->posted));
+    const int64_t message = int64_t(of->posted) + ahead, depth = int64_t(of->shape.depth);
+    if (message < 0 || ahead >= depth) return damaged("an offer for a message beyond its slots", word), true;
+    if (ahead >= 0) of->offers->take(uint64_t(message));
+    if (message < depth) return false;
+    return take_credits(Immediate::of_credits(of->connection, uint64_t(message + 1 - depth)));
 }
 
 void Link::replenish(size_t place) {

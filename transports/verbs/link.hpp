@@ -27,6 +27,8 @@ class Link {
     void post(Outgoing& outgoing);
     // Returns credits if enough are owed.
     void post_credits(Incoming& incoming);
+    // Tells the sender of an offer. False: not now, or some lane has no key of the memory.
+    bool post_offer(Incoming& incoming, uint64_t message, const OpenOffers::Offer& offer);
     // Takes a completion. True: a rank that waits may go on.
     bool take(const abi::Completion& completion);
 
@@ -85,6 +87,7 @@ class Link {
     bool take_received(uint32_t word);
     bool take_part(Incoming& incoming, uint32_t word);
     bool take_credits(uint32_t word);
+    bool take_offer(uint32_t word);
     void replenish(size_t lane);
     void retry_starved();
     void damaged(const char* what, uint32_t word);
