@@ -143,9 +143,9 @@ TEST_CASE("a message goes into the memory offered for it, or into a slot, and no
     const Transport& transport = each_transport();
     INFO(transport.name << ", seed " << seed());
     std::mt19937 random(seed());
+    Registered target(transport, most + 64);
     Connection connection(transport, 2, most);
     Poster poster(transport, connection, 4);
-    Registered target(transport, most + 64);
     uint64_t direct = 0;
     for (uint64_t number = 0; number < (small() ? 40u : 200u); ++number) {
         const size_t bytes = random() % (most + 1), capacity = random() % 4 == 0 ? bytes / 2 : bytes;
@@ -203,8 +203,8 @@ TEST_CASE("after a receiver has withdrawn, nothing is written to the memory that
     const Transport& transport = each_transport();
     INFO(transport.name);
     if (!transport.can(Capability::offers)) return;
-    Connection connection(transport, 2, most);
     Registered source(transport, most), target(transport, most);
+    Connection connection(transport, 2, most);
     for (uint64_t number = 0; number < 3; ++number) {
         REQUIRE(eventually([&] { return connection.send(number, 100); }));
         REQUIRE(connection.arrives(number, 100));
