@@ -30,8 +30,8 @@ class OfferedReceives {
 
     const Plan* plan_;
     const Operands* operands_;
-    bool active_ = false;    // the rank has registered memory
-    bool in_place_ = false;  // of the call
+    bool active_ = false;          // the rank has registered memory
+    bool in_place_ = false;        // of the call
     std::vector<Cursor> cursors_;  // by block
 };
 

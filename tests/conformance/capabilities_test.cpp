@@ -186,7 +186,8 @@ TEST_CASE("a message goes into the memory offered for it, or into a slot, and no
     REQUIRE(eventually([&] {
         const bool offered = must(connection.receiver->offer(target.data(), most, target.get(), number));
         for (int turn = 0; turn < 200; ++turn) (void)must(connection.sender->progress()), usleep(20);
-        while (!poster.post(5'000)) {}
+        while (!poster.post(5'000)) {
+        }
         SlotInfo info;
         Slot slot;
         while (!(slot = must(connection.receiver->receive(info)))) poster.overwrite();

@@ -249,8 +249,7 @@ TEST_CASE("when a receiver withdraws, its offered memory stays as it is", "[offe
             REQUIRE(taken(line.receiver->offer(target.data(), 200'000, target.memory.get(), number)));
         pass(line);
         fake_verbs().run("hold 30000");
-        if (when != "before")
-            REQUIRE(taken(line.sender->post(source.data(), source.memory.get(), {200'000, 1, 0})));
+        if (when != "before") REQUIRE(taken(line.sender->post(source.data(), source.memory.get(), {200'000, 1, 0})));
         if (when != "lands") line.receiver->withdraw();
         const std::vector<std::byte> before = target.bytes;
         for (uint64_t number = when == "before" ? 1 : 2; number < 4; ++number)
@@ -273,7 +272,9 @@ TEST_CASE("offers are declined for memory or messages that cannot have one", "[o
     Memory target(2'000);
     Line line = ranks.line(0, 2, 1'000);
     RegisteredMemory* const memory = target.memory.get();
-    const auto offers = [&](uint64_t number) { return taken(line.receiver->offer(target.data(), 1'000, memory, number)); };
+    const auto offers = [&](uint64_t number) {
+        return taken(line.receiver->offer(target.data(), 1'000, memory, number));
+    };
     CHECK(!offers(0));  // there is no link yet
     REQUIRE(eventually([&] { return line.send(); }));
     REQUIRE(eventually([&] { return line.arrives(); }));
@@ -286,7 +287,8 @@ TEST_CASE("offers are declined for memory or messages that cannot have one", "[o
     CHECK(seen(line.receiver->offer(target.data(), 1'000, nullptr, 1).status()).id == "internal.state");
     REQUIRE(eventually([&] { return line.send(); }));
     SlotInfo info;
-    REQUIRE(eventually([&] { return (void)taken(line.sender->progress()), bool(taken(line.receiver->receive(info))); }));
+    REQUIRE(
+        eventually([&] { return (void)taken(line.sender->progress()), bool(taken(line.receiver->receive(info))); }));
     CHECK(!offers(1));  // arrived
     // Requests of the receiver have no room for the entry: it is no inline data.
     verbs::Settings settings = settings_of(1, 1);

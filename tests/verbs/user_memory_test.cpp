@@ -153,7 +153,8 @@ TEST_CASE("messages and collectives come straight to registered memory, and to o
             must.barrier();
             const bool right = registered ? landed() >= expected / 2 && landed() <= expected : landed() == 0;
             if (rank == 0 && !right)
-                must.check(false, fmt::format("{}: {} bytes of {} came to its memory", what, landed(), expected).c_str());
+                must.check(false,
+                           fmt::format("{}: {} bytes of {} came to its memory", what, landed(), expected).c_str());
         };
         const auto calls = [&](bool registered) {
             call("messages", registered, size, [&] {

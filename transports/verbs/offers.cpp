@@ -7,8 +7,7 @@ namespace weft::internal::verbs {
 
 Result<std::unique_ptr<OfferRing>> OfferRing::make(const Devices& devices, size_t depth) {
     auto made = std::make_unique<OfferRing>();
-    auto memory =
-        SlotMemory::make(devices, depth * sizeof(OfferEntry), access::local_write | access::remote_write);
+    auto memory = SlotMemory::make(devices, depth * sizeof(OfferEntry), access::local_write | access::remote_write);
     if (!memory) return memory.take_status();
     made->memory_ = std::move(*memory);
     made->valid_.resize(depth);

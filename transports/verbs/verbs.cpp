@@ -13,9 +13,9 @@ namespace {
 class VerbsTransport final : public Transport {
   public:
     VerbsTransport()
-        : Transport("verbs",
-                    capabilities(Capability::posts, Capability::offers, Capability::registers, Capability::device,
-                                 Capability::given_slots, Capability::one_sided, Capability::sleeps, Capability::remote)) {}
+        : Transport("verbs", capabilities(Capability::posts, Capability::offers, Capability::registers,
+                                          Capability::device, Capability::given_slots, Capability::one_sided,
+                                          Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
