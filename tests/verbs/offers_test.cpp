@@ -1,5 +1,5 @@
-// offers_test.cpp: messages over verbs that go straight into memory that the receiver has offered, over the fake
-// libibverbs: every order of memory, lanes that fail, late offers, and the end of all offers after a failure.
+// offers_test.cpp: messages over verbs that go straight into memory that the receiver has offered. Every order of memory,
+// lanes that fail, late offers, and the end of all offers after a failure. Over the fake libibverbs.
 #include <unistd.h>
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "transports/verbs/offers.hpp"
+#include "transports/verbs/offers/offers.hpp"
 #include "transports/verbs/registered.hpp"
 #include "transports/verbs/transfers.hpp"
 #include "transports/verbs/wire.hpp"
@@ -48,8 +48,8 @@ struct Outgoing {
 
     // Set by the thread that drives, once both sides are ready.
     Link* link = nullptr;
-    uint32_t connection = 0;
     Slots slots;
+    uint32_t connection() const { return slots.connection; }
 
     // A message that is published and not complete.
     struct Message {

@@ -6,7 +6,7 @@
 #include "src/base/clock.hpp"
 #include "transports/verbs/message_posting.hpp"
 #include "transports/verbs/numbered.hpp"
-#include "transports/verbs/offer_posting.hpp"
+#include "transports/verbs/offers/offer_posting.hpp"
 #include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
@@ -15,12 +15,6 @@ namespace {
 
 // Data that the peer's device had sent is here within microseconds; tests delay it.
 constexpr int64_t late_data_us = 200'000;
-
-// One more than the index of the request with this id.
-uint64_t end_of(const Lane& lane, uint64_t id) {
-    constexpr uint64_t mask = 0xff'ffff'ffff;
-    return lane.done + ((id - lane.done) & mask) + 1;
-}
 
 }  // namespace
 
@@ -36,7 +30,7 @@ Link::Link(uint32_t index, int self, int peer, size_t rails, const Settings& set
 
 void Link::add(std::shared_ptr<Outgoing> outgoing) {
     outgoing->link = this;
-    put(state_.outgoing, outgoing->connection, outgoing);
+    put(state_.outgoing, outgoing->connection(), outgoing);
     post(*outgoing);
 }
 
@@ -114,19 +108,12 @@ void Link::post_credits(Incoming& incoming) {
         lose_lane(place, refused_to_send(lane, error));
 }
 
-// It returns credits, too: the message before it in its slot is released.
 bool Link::post_offer(Incoming& incoming, uint64_t message, const OpenOffers::Offer& offer) {
-    OfferEntry entry;
-    if (ended() || incoming.closed || !fill_entry(entry, message, offer, state_.lanes)) return false;
-    Lane* const lane = lane_of_offers(posting_lanes(), incoming.offers, incoming.connection, message);
-    if (lane == nullptr) return false;
-    if (const int error = send_entry(state_.index, *lane, incoming.offers, incoming.connection, entry)) {
-        lose_lane(incoming.offers.route.lane, refused_to_send(*lane, error));
-        return false;
-    }
-    if (message >= incoming.shape.depth)
-        incoming.credited = std::max(incoming.credited, message + 1 - incoming.shape.depth);
-    return true;
+    if (ended()) return false;
+    const PostingOutcome outcome = send_offer(posting_lanes(), incoming, message, offer);
+    if (outcome.kind == PostingOutcome::refused)
+        lose_lane(outcome.lane, refused_to_send(state_.lanes[outcome.lane], outcome.error));
+    return outcome.kind == PostingOutcome::posted;
 }
 
 bool Link::take(const abi::Completion& completion) {
@@ -156,13 +143,13 @@ bool Link::take_failed(size_t place, const abi::Completion& completion) {
     else if (ended())
         (void)take_sent(lane, completion.wr_id);  // every request ends so, and its memory is free
     else
-        lane.done = std::min(end_of(lane, completion.wr_id), lane.posted);  // the peer's report tells what arrived
+        lane.done = std::min(lane.end_of(completion.wr_id), lane.posted);  // the peer's report tells what arrived
     return true;
 }
 
 // All requests of the lane up to this one are complete. True: a message is.
 bool Link::take_sent(Lane& lane, uint64_t id) {
-    const uint64_t end = end_of(lane, id);
+    const uint64_t end = lane.end_of(id);
     if (end > lane.posted) return false;
     bool any = false;
     for (; lane.done < end; ++lane.done) {
@@ -188,7 +175,11 @@ void Link::retry_starved() {
 
 bool Link::take_received(uint32_t word) {
     if (Immediate::kind_of(word) == Immediate::credits) return take_credits(word);
-    if (Immediate::kind_of(word) == Immediate::offer) return take_offer(word);
+    if (Immediate::kind_of(word) == Immediate::offer) {
+        const TakenOffer taken = take_offer(at(state_.outgoing, Immediate::connection_of(word)), word);
+        if (taken.wrong != nullptr) return damaged(taken.wrong, word), true;
+        return taken.credits != 0 && take_credits(taken.credits);
+    }
     Incoming* const incoming = at(state_.incoming, Immediate::connection_of(word));
     if (Immediate::kind_of(word) == Immediate::part && incoming != nullptr) return take_part(*incoming, word);
     return damaged("an unknown connection", word), true;
@@ -211,18 +202,6 @@ bool Link::take_credits(uint32_t word) {
     if (taken.wrong != nullptr) return damaged(taken.wrong, word), true;
     if (taken.sender != nullptr && taken.sender->posted < taken.sender->next) post(*taken.sender);
     return taken.sender != nullptr;
-}
-
-// An offer for a message that is posted already is void. It returns credits all the same.
-bool Link::take_offer(uint32_t word) {
-    Outgoing* const of = at(state_.outgoing, Immediate::connection_of(word));
-    if (of == nullptr || !of->offers) return damaged("an offer to an unknown connection", word), true;
-    const auto ahead = int16_t(Immediate::offered_of(word) - uint16_t(of->posted));
-    const int64_t message = int64_t(of->posted) + ahead, depth = int64_t(of->shape.depth);
-    if (message < 0 || ahead >= depth) return damaged("an offer for a message beyond its slots", word), true;
-    if (ahead >= 0) of->offers->take(uint64_t(message));
-    if (message < depth) return false;
-    return take_credits(Immediate::of_credits(of->connection, uint64_t(message + 1 - depth)));
 }
 
 void Link::replenish(size_t place) {
@@ -299,11 +278,7 @@ const Status& Link::failure() {
 
 bool Link::busy() const {
     if (ended()) return false;
-    if (recovery_.recovering()) return true;
-    for (const Lane& lane : state_.lanes)
-        if (lane.state == LaneState::living && lane.done < lane.signalled) return true;
-    return std::any_of(state_.outgoing.begin(), state_.outgoing.end(),
-                       [](const auto& outgoing) { return outgoing && outgoing->posted < outgoing->next; });
+    return recovery_.recovering() || has_requests(state_);
 }
 
 void Link::end_requests() {
@@ -313,13 +288,6 @@ void Link::end_requests() {
                                   state_.peer));
     for (Lane& lane : state_.lanes)
         if (lane.pair) (void)lane.pair->fail_requests();
-}
-
-void Link::release_closed() {
-    for (auto& outgoing : state_.outgoing)
-        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->repeated == 0 &&
-            outgoing->transfers.quiet())
-            outgoing->memory.reset();
 }
 
 }  // namespace weft::internal::verbs

@@ -57,8 +57,6 @@ class Link {
     bool busy() const;
     // Ends all requests: afterwards no device uses the caller's memory.
     void end_requests();
-    // Releases the slots of closed senders whose messages are complete. Credits may still come.
-    void release_closed();
     const LinkState& state() const { return state_; }
 
     // Posts all requests of a transfer. False: not yet. internal.damaged: the peer uses a device that the key does not
@@ -87,7 +85,6 @@ class Link {
     bool take_received(uint32_t word);
     bool take_part(Incoming& incoming, uint32_t word);
     bool take_credits(uint32_t word);
-    bool take_offer(uint32_t word);
     void replenish(size_t lane);
     void retry_starved();
     void damaged(const char* what, uint32_t word);

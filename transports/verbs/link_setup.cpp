@@ -163,10 +163,8 @@ void LinkSetup::send_want(const Wanted& wanted) {
               .connection = uint32_t(outgoing_.size()),
               .depth = int32_t(wanted.outgoing->shape.depth),
               .slot_bytes = wanted.outgoing->shape.slot_bytes};
-    if (const OfferRing* ring = wanted.outgoing->offers.get()) {
-        want.offers = ring->area();
-        want.offers.keys = keys_of(ring->registered());
-    }
+    if (const OfferRing* ring = wanted.outgoing->offers.get())
+        want.offers = ring->area(new_lanes_.keys_of(site_, ring->registered()));
     ByteWriter content;
     want.write(content);
     outgoing_.push_back(wanted.outgoing);
@@ -202,8 +200,7 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
             break;
         case frame_want:
             if (const auto want = Want::read(content);
-                want && state_ == State::up && want->connection < Immediate::connections_most &&
-                (want->offers.keys.empty() || want->offers.keys.size() >= new_lanes_.rails().size()))
+                want && state_ == State::up && want->connection < Immediate::connections_most)
                 return take_want(*want);
             break;
         case frame_slots:
@@ -231,13 +228,6 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
              .about({.rank = peer_, .peer = site_.rank}));
 }
 
-// By rail.
-std::vector<uint32_t> LinkSetup::keys_of(const Registered& memory) const {
-    std::vector<uint32_t> keys;
-    for (const size_t place : new_lanes_.rails()) keys.push_back(memory.rkey(site_.ports[place].device));
-    return keys;
-}
-
 void LinkSetup::take_want(const Want& want) {
     const auto place = site_.listening.find(want.number);
     const auto incoming = place == site_.listening.end() ? nullptr : place->second;
@@ -259,15 +249,14 @@ void LinkSetup::take_want(const Want& want) {
         if (Link* of = table.link(link)) of->add(incoming);
     });
     Slots slots{.connection = want.connection, .headers = incoming->headers(), .data = incoming->slots()};
-    slots.headers.keys = keys_of(incoming->memory->registered());
-    slots.data.keys = keys_of(incoming->slot_memory());
+    slots.headers.keys = new_lanes_.keys_of(site_, incoming->memory->registered());
+    slots.data.keys = new_lanes_.keys_of(site_, incoming->slot_memory());
     slots.write(content);
     connection_->send(frame_slots, content);
 }
 
 void LinkSetup::take_slots(Slots slots) {
     site_.tell([outgoing = outgoing_[slots.connection], link = index_, slots](LinkTable& table) {
-        outgoing->connection = slots.connection;
         outgoing->slots = slots;
         if (Link* of = table.link(link)) of->add(outgoing);
     });

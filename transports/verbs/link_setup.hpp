@@ -48,7 +48,6 @@ class LinkSetup {
     void go_up();
     void send(uint32_t kind, const ByteWriter& content);
     void send_want(const Wanted& wanted);
-    std::vector<uint32_t> keys_of(const Registered& memory) const;
     void take_want(const Want& want);
     void take_slots(Slots slots);
     void take_refusal(ByteReader& content);

@@ -82,7 +82,7 @@ void PartRequest::fill(uint32_t link, size_t place, const Lane& lane, const Outg
     last.wr_id = RequestId::of(false, link, place, lane.posted + (apart ? 1 : 0));
     last.opcode = opcode::write_with_imm;
     last.send_flags |= send_flag::signaled;
-    last.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, message.parts, part));
+    last.imm_data = imm_of(Immediate::of_part(outgoing.connection(), number, message.parts, part));
 }
 
 abi::SendRequest probe_request(uint32_t link, size_t place, const Lane& lane) {

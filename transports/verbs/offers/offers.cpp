@@ -1,4 +1,4 @@
-#include "transports/verbs/offers.hpp"
+#include "transports/verbs/offers/offers.hpp"
 
 #include <cstring>
 #include <utility>
@@ -22,9 +22,7 @@ void OfferRing::take(uint64_t message) {
 
 bool OfferRing::use(uint64_t message, uint64_t bytes) {
     const OfferEntry& entry = target_of(message);
-    const bool fits = bytes > 0 && entry.number == message && bytes <= entry.capacity;
-    used_ += fits;
-    return fits;
+    return bytes > 0 && entry.number == message && bytes <= entry.capacity;
 }
 
 void OpenOffers::withdraw() {

@@ -3,6 +3,7 @@
 // thread that drives the endpoint.
 #pragma once
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "transports/verbs/registered.hpp"
@@ -24,7 +25,9 @@ class OfferRing {
   public:
     // verbs.memlock, verbs.call.
     static Result<std::unique_ptr<OfferRing>> make(const Devices& devices, size_t depth);
-    Area area() const { return {.address = uintptr_t(memory_->data()), .stride = sizeof(OfferEntry)}; }  // without keys
+    Area area(std::vector<uint32_t> keys) const {
+        return {uintptr_t(memory_->data()), sizeof(OfferEntry), std::move(keys)};
+    }
     const Registered& registered() const { return memory_->registered(); }
 
     // The completion of the entry for this message came, before the message was posted.
@@ -33,12 +36,10 @@ class OfferRing {
     bool use(uint64_t message, uint64_t bytes);
     // Of a message for which use() was true. It is valid until the receiver has released the message.
     const OfferEntry& target_of(uint64_t message) const { return valid_[size_t(message % valid_.size())]; }
-    uint64_t used() const { return used_; }  // messages
 
   private:
     std::unique_ptr<SlotMemory> memory_;
     std::vector<OfferEntry> valid_;
-    uint64_t used_ = 0;
 };
 
 // The receiver's offers that are not ended.
@@ -57,7 +58,6 @@ class OpenOffers {
     }
     bool can_offer(uint64_t message) const { return !withdrawn_ && !ring_.keys.empty() && !find(message).target; }
     const Area& ring() const { return ring_; }
-    uint64_t depth() const { return all_.size(); }
     void add(uint64_t message, const Offer& offer) {
         all_[size_t(message % all_.size())] = offer;
         ++count_;
