@@ -135,7 +135,7 @@ TEST_CASE("messages go to their offers in any order of memory, and to slots with
     {
         const TwoRanks ranks;
         std::vector<Offering> all = offerings(ranks);
-        run(all, small() ? 100 : 600, random);
+        run(all, 100, random);
         uint64_t offered = 0, direct = 0;
         for (const Offering& each : all) offered += each.offered, direct += each.direct;
         CHECK(direct > 0);
@@ -149,7 +149,7 @@ TEST_CASE("a lane that fails at any request loses and repeats no message, whethe
     std::mt19937 random(seed());
     const int status = GENERATE(12, 2);
     uint64_t direct = 0;
-    for (int request = 1 + int(random() % 12); request <= 140; request += small() ? 40 : 7) {
+    for (int request = 1 + int(random() % 30); request <= 140; request += small() ? 50 : 30) {
         const int pairs = 1 + int(random() % 2);
         INFO(pairs << " pairs a rail, status " << status << " at request " << request);
         const WithSettings held(settings_of(2, pairs));
@@ -204,7 +204,7 @@ TEST_CASE("message numbers of offers may pass the range of their immediate data"
     Memory target(64);
     Line line = ranks.line(0, 8, 64);
     const uint64_t count = small() ? 5'000 : 70'000;  // the range is 65,536
-    uint64_t posted = 0, offered_end = 0, direct = 0;
+    uint64_t posted = 0, offered_end = 0;
     REQUIRE(eventually([&] {
         for (int turn = 0; turn < 100'000 && line.received < count; ++turn) {
             while (posted < std::min(count, line.received + 8)) {
@@ -217,7 +217,6 @@ TEST_CASE("message numbers of offers may pass the range of their immediate data"
             while (const Slot slot = taken(line.receiver->receive(info))) {
                 REQUIRE(info.operation == line.received);
                 REQUIRE(*slot.data == std::byte(line.received));
-                direct += slot.data == target.data();
                 done(line.receiver->release());
                 ++line.received;
             }
@@ -228,7 +227,18 @@ TEST_CASE("message numbers of offers may pass the range of their immediate data"
         }
         return line.received == count;
     }));
-    CHECK(direct > 0);
+    // An offer that has reached the sender before its message is used.
+    REQUIRE(eventually([&] {
+        (void)taken(line.receiver->offer(target.data(), 64, target.memory.get(), line.received));
+        pass(line, 50);
+        REQUIRE(taken(line.sender->send(&untouched, {1, line.received, 0})));
+        SlotInfo info;
+        Slot slot;
+        REQUIRE(eventually([&] { return bool(slot = taken(line.receiver->receive(info))); }));
+        done(line.receiver->release());
+        ++line.received;
+        return slot.data == target.data();
+    }));
     fake_verbs().run("reorder 1");
 }
 
@@ -251,17 +261,24 @@ TEST_CASE("when a receiver withdraws, its offered memory stays as it is", "[offe
         fake_verbs().run("hold 30000");
         if (when != "before") REQUIRE(taken(line.sender->post(source.data(), source.memory.get(), {200'000, 1, 0})));
         if (when != "lands") line.receiver->withdraw();
-        const std::vector<std::byte> before = target.bytes;
-        for (uint64_t number = when == "before" ? 1 : 2; number < 4; ++number)
-            (void)line.sender->post(source.data(), source.memory.get(), {200'000, number, 0});
-        std::string id;
-        for (int turn = 0; turn < 40; ++turn) {
-            pass(line, 40);
-            if (auto through = line.sender->progress(); !through) id = seen(through.status()).id;
+        if (when == "lands") {
+            SlotInfo info;
+            REQUIRE(eventually([&] {
+                (void)taken(line.sender->progress());
+                return taken(line.receiver->receive(info)).data == target.data();
+            }));
+            CHECK(std::count(target.bytes.begin(), target.bytes.end(), std::byte{0x77}) == 200'000);
+        } else {
+            const std::vector<std::byte> before = target.bytes;
+            for (uint64_t number = when == "before" ? 1 : 2; number < 4; ++number)
+                (void)line.sender->post(source.data(), source.memory.get(), {200'000, number, 0});
+            pass(line, 1'200);
+            CHECK(target.bytes == before);
+            // With several lanes the sender tries all of them first.
+            const auto id = [&] { return seen(line.sender->progress().take_status()).id; };
+            if (rails == 1) CHECK(eventually([&] { return id() == "verbs.completion"; }));
+            CHECK(!taken(line.receiver->offer(target.data(), 100, target.memory.get(), 3)));
         }
-        CHECK((target.bytes == before) == (when != "lands"));
-        CHECK(id == (when == "lands" ? "" : "verbs.completion"));
-        if (when != "lands") CHECK(!taken(line.receiver->offer(target.data(), 100, target.memory.get(), 3)));
         fake_verbs().run("hold 50");
     }
 }
