@@ -13,11 +13,12 @@
 
 namespace weft::internal::ucx {
 
-// The header of a message, as an active message carries it.
+// The header of a message, or of each of its parts, as an active message carries it.
 struct MessageHeader {
     uint64_t connection = 0;  // the receiver's token, which no other connection of its process has
     uint64_t sequence = 0;    // from 1
-    uint64_t bytes = 0;
+    uint64_t bytes = 0;       // of the whole message
+    uint64_t offset = 0;      // of this part's data in the message
     uint64_t operation = 0;
     uint32_t fingerprint = 0;
     uint32_t credits = 0;   // that go along, for a connection in the other direction
@@ -29,13 +30,25 @@ struct CreditHeader {
     uint64_t credits = 0;
 };
 
-// An operation that UCX may complete later.
+// Of a message or a part, with UCX's own.
+constexpr uint64_t headers_bytes = sizeof(MessageHeader) + 64;
+// Bytes for which a socket has room for sure: Linux's net.ipv4.tcp_wmem.
+constexpr uint64_t on_the_way_most = 16'384;
+
+// Operations that UCX may complete later.
 struct Transfer {
-    bool active = false;
-    ucs_status_t status = UCS_OK;
-    void begin() { active = true, status = UCS_OK; }
-    void end(ucs_status_t how) { active = false, status = how; }
+    int active = 0;
+    ucs_status_t status = UCS_OK;  // the first failure
+    void begin() { ++active; }
+    void end(ucs_status_t how) {
+        --active;
+        if (status == UCS_OK) status = how;
+    }
 };
+
+// Over TCP a message goes as eager active messages of this size at most. UCX then receives each into one buffer of its
+// own, whose data is copied once, and it never reads or writes the memory of the other end.
+constexpr size_t part_bytes = 7'680;  // with headers less than 8 KiB, UCX's default of a buffer from which it sends
 
 // Memory of one end. It outlives the end while UCX may still use it.
 class Buffers {
@@ -48,6 +61,10 @@ class Buffers {
     std::byte* slot(uint64_t message) { return memory_.get() + message % transfers.size() * stride_; }
     ucp_mem_h handle() const { return handle_; }
     bool active() const;
+    // Of a part of the message in a slot, by index; not the first one.
+    MessageHeader& later_part(size_t place, size_t index) {
+        return part_headers_[place * (part_headers_.size() / headers.size()) + index - 1];
+    }
 
     // One for each slot.
     std::vector<Transfer> transfers;
@@ -64,6 +81,7 @@ class Buffers {
     std::unique_ptr<std::byte, Freed> memory_;
     ucp_mem_h handle_ = nullptr;
     size_t stride_ = 0;
+    std::vector<MessageHeader> part_headers_;
 };
 
 // An end of a connection, as a worker sees it.
@@ -82,7 +100,9 @@ struct Peer {
     ucs_status_t status = UCS_OK;  // otherwise the endpoint is broken
     uint64_t unreleased = 0;       // messages that the peer may not have yet
     uint64_t unsettled_bytes = 0;  // of messages of all connections that UCX has, and the kernel may not have
+    uint64_t owed_bytes = 0;       // of messages whose credits it does not have yet
     uint64_t owing = 0;            // the token of a receiver that owes it credits; 0: none
+    bool by_tcp = false;           // UCX reaches it by TCP alone
 };
 
 // Thread-bound to its rank.
@@ -99,12 +119,17 @@ class Worker {
     const std::vector<std::byte>& address() const { return address_; }
     // The endpoint to a rank with the worker at `address`. The pointer stays valid as long as the worker.
     Result<Peer*> peer(int rank, const std::vector<std::byte>& address);
-    void progress() { (void)library_.ucp_worker_progress(worker_); }
+    void progress() {
+        if (!stopped_) (void)library_.ucp_worker_progress(worker_);
+    }
     void drain();  // takes what has arrived
     ucp_worker_h handle() const { return worker_; }
     int descriptor() const { return descriptor_; }
     // False: something came, for any connection of the rank, or there is no end of events; the rank must not sleep.
     bool arm();
+
+    // After a failure: from now on UCX does nothing. All connections of the rank are broken then.
+    void stop();
 
     // An end gets what comes with its token until it is removed. UCX may still use the buffers then.
     void add(uint64_t token, Inbox& inbox) { inboxes_[token] = &inbox; }
@@ -124,6 +149,7 @@ class Worker {
   private:
     Status init(int rank);
     void close_endpoints();
+    bool by_tcp(ucp_ep_h endpoint) const;
     static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                    const ucp_am_recv_param_t* param);
     static ucs_status_t on_credits(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
@@ -132,6 +158,7 @@ class Worker {
 
     const Library& library_;
     ucp_worker_h worker_ = nullptr;
+    bool stopped_ = false;
     int descriptor_ = -1;
     std::vector<std::byte> address_;
     std::map<int, std::unique_ptr<Peer>> peers_;
