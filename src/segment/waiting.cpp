@@ -25,12 +25,14 @@ constexpr uint32_t polls_between_yields = 128;
 constexpr uint32_t polls_between_yields_shared = 16;
 constexpr int waits_between_surveys = 256;
 constexpr uint32_t polls_between_clocks = 64;  // of polls that yield: a clock read costs much less than a thread switch
-// For polls of sockets, each with a yield. Above crowded_poll_us on average, other threads, usually ranks, run on this
-// core. Above crowded_yield_us in one poll, another process used a time slice here. crowded_memory: the number of waits
-// that remember this.
+// For polls of sockets and queues. A poll of a socket is a system call, and a yield follows. A queue in memory is polled
+// several times in a turn, which a yield ends. Above crowded_turn_us on average, other threads, usually ranks, run on this
+// core. Above crowded_yield_us in one yield, another process used a time slice here. crowded_memory: the number of
+// waits that remember this.
 // A rank that sleeps in the kernel's poll wakes late, so it sleeps early only on a crowded core.
-constexpr uint64_t polls_between_averages = 16;
-constexpr int64_t crowded_poll_us = 4, crowded_yield_us = 1'000;
+constexpr int64_t us_between_yields = 1;
+constexpr int64_t turns_between_averages = 16;
+constexpr int64_t crowded_turn_us = 4, crowded_yield_us = 1'000;
 constexpr int crowded_memory = 64;
 constexpr int64_t first_look_us = 20'000;     // silence after which the rank checks for dead peers
 constexpr int64_t slowest_look_us = 250'000;  // bounds the detection of a death to a second after any silence
@@ -115,13 +117,18 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         since_us_ = now_us();
         silence_us_ = 0;
         next_look_us_ = since_us_ + first_look_us;
+        turn_us_ = since_us_;
+        turns_ = 0;
     }
     seen_here();
     ++polls_;
     const int64_t before_us = since_us_ + silence_us_;
-    const bool yields = !crowded_ && silence_us_ < sleep_us_;
+    const bool polls = !crowded_ && silence_us_ < sleep_us_;
+    const bool yields = polls && before_us - turn_us_ >= us_between_yields;
     if (yields) {
         sched_yield();
+    } else if (polls) {
+        spin_once();
     } else {
         wakeups_.clear();
         add_wakeups(wakeups_);
@@ -137,7 +144,9 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         // yields.
         const bool slice = now - before_us > crowded_yield_us;
         if (slice) crowded_waits_ = crowded_memory;
-        crowded_ = slice || (polls_ % polls_between_averages == 0 && silence_us_ > int64_t(polls_) * crowded_poll_us);
+        ++turns_;
+        crowded_ = slice || (turns_ % turns_between_averages == 0 && silence_us_ > turns_ * crowded_turn_us);
+        turn_us_ = now;
     }
     if (segment_->aborted()) return true;
     if (now < next_look_us_) return false;

@@ -73,6 +73,8 @@ class Waiting {
     Wakeups wakeups_;
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;
+    int64_t turn_us_ = 0;  // the last yield of a wait for sockets, or its begin
+    int64_t turns_ = 0;    // yields in it
     int64_t next_look_us_ = 0;
 };
 
