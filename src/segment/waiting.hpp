@@ -13,6 +13,15 @@
 
 namespace weft::internal {
 
+// Time without progress, in us.
+struct Silence {
+    int64_t since_us = 0, us = 0, next_look_us = 0;
+};
+// Polls of a wait for sockets between two yields.
+struct Turns {
+    int64_t since_us = 0, number = 0;
+};
+
 // One per rank, kept across calls. Thread-bound to the thread that drives the rank.
 class Waiting {
   public:
@@ -71,12 +80,8 @@ class Waiting {
     bool crowded_ = false;    // other threads run on our core
     int crowded_waits_ = 0;   // waits that assume crowded_ from the start
     Wakeups wakeups_;
-    struct {
-        int64_t since_us = 0, us = 0, next_look_us = 0;
-    } silence_;
-    struct {
-        int64_t since_us = 0, number = 0;
-    } turns_;  // of a wait for sockets; a yield ends a turn
+    Silence silence_;
+    Turns turns_;
 };
 
 }  // namespace weft::internal
