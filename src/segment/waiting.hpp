@@ -18,7 +18,7 @@ struct Silence {
     int64_t since_us = 0, us = 0, next_look_us = 0;
 };
 // Polls of a wait for sockets between two yields.
-struct Turns {
+struct Yields {
     int64_t since_us = 0, number = 0;
 };
 
@@ -81,7 +81,7 @@ class Waiting {
     int crowded_waits_ = 0;   // waits that assume crowded_ from the start
     Wakeups wakeups_;
     Silence silence_;
-    Turns turns_;
+    Yields turns_;
 };
 
 }  // namespace weft::internal
