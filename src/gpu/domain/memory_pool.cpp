@@ -68,6 +68,11 @@ void MemoryPool::give(Context context, MulticastMemory memory) {
     all_.multicast.push_back({std::move(context), std::move(memory)});
 }
 
+void MemoryPool::give(Context context, VmmMemory memory) {
+    const std::lock_guard lock(mutex_);
+    all_.fabric.push_back({std::move(context), std::move(memory)});
+}
+
 MemoryPool::Contents MemoryPool::take_all() {
     const std::lock_guard lock(mutex_);
     return std::exchange(all_, {});

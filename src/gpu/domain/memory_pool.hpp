@@ -37,6 +37,8 @@ class MemoryPool {
     void give(Context context, NetworkSlots slots);
     // Kept until the pool is emptied. No later domain takes it, because the same ranks would have to take theirs.
     void give(Context context, MulticastMemory memory);
+    // Kept until the pool is emptied, too: other hosts may have the memory mapped.
+    void give(Context context, VmmMemory memory);
 
   private:
     struct RetiredMemory {
@@ -52,6 +54,10 @@ class MemoryPool {
         Context context;
         NetworkSlots memory;
     };
+    struct RetiredFabric {
+        Context context;
+        VmmMemory memory;
+    };
     struct RetiredMulticast {
         Context context;
         MulticastMemory memory;
@@ -63,6 +69,7 @@ class MemoryPool {
         std::list<RetiredHostMemory> host;
         std::list<RetiredSlots> slots;
         std::list<RetiredMulticast> multicast;
+        std::list<RetiredFabric> fabric;
     };
     // Empties the pool. The caller frees the contents without a lock.
     Contents take_all();
