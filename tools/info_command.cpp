@@ -98,6 +98,7 @@ Json describe_gpus() {
                         {"peers", gpu.peers},
                         {"nvlinks", gpu.nvlinks},
                         {"nvlink_ends", gpu.nvlink_ends},
+                        {"nvlink_domain", gpu.nvlink_domain},
                         {"problem", gpu.problem}});
     }
     Json codes = Json::array();
@@ -193,6 +194,8 @@ void print_gpus(const Json& gpus) {
         print_output("                {}; compute mode {}\n", list(gpu["features"]), word(gpu["compute_mode"]));
         print_output("                reaches devices: {}; NVLinks: {}\n", list(gpu["peers"]),
                      gpu["nvlinks"] == 0 ? "none or unknown" : word(gpu["nvlink_ends"]));
+        if (gpu["nvlink_domain"] != "")
+            print_output("                NVLink domain of hosts: {}\n", word(gpu["nvlink_domain"]));
     }
 }
 

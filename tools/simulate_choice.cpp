@@ -13,8 +13,8 @@ namespace {
 
 // As GpuJoin::plan() chooses if the devices have room for all blocks of the kernels.
 Result<WeftChoice> choice_on_devices(const Operation& operation, const Scene& scene, int64_t link_mbps) {
-    if (scene.layout.ranks > cuda::domain_ranks_max)
-        return fail(error::usage_limit, "device memory is served for up to {} ranks", cuda::domain_ranks_max);
+    if (scene.layout.ranks > cuda::ranks_max)
+        return fail(error::usage_limit, "device memory is served for up to {} ranks", cuda::ranks_max);
     DeviceLayout layout{scene.layout.ranks, cuda::blocks_max, ""};
     layout.hosts = scene.layout.host_count();
     // An algorithm that WEFT_ALGO alone would select also counts where fused kernels serve.

@@ -70,6 +70,11 @@ GpuInventory describe_gpu(const cuda::Driver& driver, const nvml::Nvml* nvml, in
         const std::vector<nvml::NvlinkState> links = nvml->links(gpu.bus_id);
         gpu.nvlinks = int(links.size());
         gpu.nvlink_ends = ends_of(links);
+        if (const auto domain = nvml->fabric(gpu.bus_id)) {
+            gpu.nvlink_domain = "cluster ";
+            for (const uint8_t byte : domain->cluster) gpu.nvlink_domain += fmt::format("{:02x}", byte);
+            gpu.nvlink_domain += fmt::format(", clique {}", domain->clique);
+        }
     }
     return gpu;
 }

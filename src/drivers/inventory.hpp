@@ -16,6 +16,7 @@ struct GpuInventory {
     std::vector<int> peers;             // devices whose memory this device can access
     int nvlinks = 0;                    // active NVLinks that NVML reports
     std::string nvlink_ends;            // "12 to switches", "4 to 0000:1b:00.0"; empty: unknown
+    std::string nvlink_domain;          // of several hosts: "cluster abab..., clique 7"; empty: none or unknown
     std::string problem;                // why the rest is unknown; usually empty
 };
 

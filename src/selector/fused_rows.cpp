@@ -38,6 +38,13 @@ size_t fused_bytes(const Operation& operation, int ranks) {
     return operation.collective == Collective::all_reduce ? operation.bytes() : operation.bytes() * size_t(ranks);
 }
 
+size_t most_bytes_of(const FusedRow& row, Collective collective, int ranks) {
+    if (ranks <= 2) return row.most_bytes_of_two;
+    constexpr int scaled_from = 16;
+    const bool sends_to_all = row.one_shot && collective == Collective::all_reduce;
+    return sends_to_all && ranks > scaled_from ? row.most_bytes * scaled_from / size_t(ranks) : row.most_bytes;
+}
+
 bool multicast_pays(const Operation& operation) {
     return operation.collective == Collective::all_reduce && operation.bytes() >= multicast_limits.bytes;
 }
@@ -52,7 +59,7 @@ const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniq
                                                 : techniques.one_shot || techniques.two_shot;
         if (!there) continue;
         last = &row;
-        if (bytes <= (ranks <= 2 ? row.most_bytes_of_two : row.most_bytes)) return last;
+        if (bytes <= most_bytes_of(row, operation.collective, ranks)) return last;
     }
     // A one-shot kernel serves any size if nothing else can.
     return steps ? nullptr : last;

@@ -149,10 +149,29 @@ TEST_CASE("each algorithm of each collective runs by steps", "[collectives]") {
         }
 }
 
-TEST_CASE("more ranks than fused kernels know, by steps", "[collectives]") {
+TEST_CASE("domains of 17, 24 and 72 ranks run fused kernels", "[collectives][large]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
-    const Ranks ranks(spread(17));
+    const Order order = several_hosts() ? Order::any : Order::of_ranks;
+    for (const int n : small() ? std::vector{17} : std::vector{17, 24, 72}) {
+        const Ranks ranks(spread(n));
+        char text[8000];
+        demand(weftCommExplain(ranks.comms[0], 100, weftFloat32, weftSum, text, sizeof text, nullptr));
+        // Not where the network is all there is, nor where too many ranks share a device.
+        const char* const machine = getenv("FAKE_CUDA");
+        if (machine && (contains(machine, "fabric") || (!several_hosts() && devices() >= 8)))
+            CHECK_THAT(text, Catch::Contains("in device memory: packet_one_shot"));
+        for (const Collective collective : collectives)
+            for (const size_t count : {size_t(0), size_t(5), size_t(n == 72 ? 1'000 : 9'000)})
+                check(ranks, draw(collective, n, weftFloat32, weftSum, count, order, random));
+    }
+}
+
+TEST_CASE("17 ranks by steps", "[collectives]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const weftConfig_t config = with_algo("^one_shot,^two_shot");
+    const Ranks ranks(spread(17), &config);
     for (const Collective collective : collectives) {
         if (collective == Collective::all_to_all && devices() < 4) {
             // A block for each pair, or for each round, and the ranks of a device share it.

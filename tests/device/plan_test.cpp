@@ -90,15 +90,16 @@ TEST_CASE("longer messages take kernels for longer messages, and grids that kern
 }
 
 TEST_CASE("fused kernels change at the limits of the selector's rows") {
-    for (const int ranks : {2, 4, 8})
+    for (const int ranks : {2, 4, 8, 17, 72})
         for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
             INFO(name_of(collective) << " of " << ranks << " ranks");
             for (const FusedRow& row : fused_rows(collective)) {
-                const size_t limit = ranks == 2 ? row.most_bytes_of_two : row.most_bytes;
+                const size_t limit = most_bytes_of(row, collective, ranks);
                 Operation operation = operation_of(0);
                 operation.collective = collective;
                 operation.type = weftInt8;
                 operation.count = limit == SIZE_MAX ? size_t(1) << 40 : limit;
+                if (ranks == 72 && row.one_shot && collective == Collective::all_reduce) CHECK(limit == 3640);
                 if (collective != Collective::all_reduce) operation.count /= size_t(ranks);
                 CHECK(choose_fused(operation, ranks, {true, true}, true) == &row);
                 ++operation.count;
@@ -209,8 +210,8 @@ TEST_CASE("other algorithms run by steps, where no fused kernel is allowed or se
     CHECK(plan_of(1 << 20, mixed).body == cuda::Body::steps);
     CHECK(layout_of(8, 64, "").steps.empty());
     CHECK(plan_of(1 << 30, layout_of(8, 64, "ring,two_shot")).body == cuda::Body::peer_two_shot);
-    // More ranks than fused kernels know: rings for long messages.
-    const DeviceLayout many = layout_of(40, 64, "");
+    // Of many ranks: rings for long messages.
+    const DeviceLayout many = layout_of(40, 64, "^one_shot,^two_shot");
     CHECK(plan_of(8, many).algorithm != "ring");
     CHECK(plan_of(size_t(1) << 30, many).algorithm == "ring");
 }
@@ -224,7 +225,7 @@ TEST_CASE("in deterministic mode fused kernels serve, and steps, which sum as th
     for (const StepAlgorithm& row : steps.rows) CHECK(!facts_of(row.algorithm->collective).reduces);
     CHECK_THAT(steps.excluded.at(Collective::all_reduce),
                Catch::Contains("ring: does not combine in rank order, as WEFT_DETERMINISTIC wants"));
-    DeviceLayout layout = layout_of(17, 64, "");
+    DeviceLayout layout = layout_of(73, 64, "");
     layout.steps = {};
     layout.excluded = steps.excluded;
     const auto none = plan_on_device(operation_of(8), layout);
@@ -251,14 +252,15 @@ TEST_CASE("calls choose among the communicator's algorithms, and others are refu
         return none ? "served" : none.status().sentence();
     };
     // All are there where steps alone serve; each says why it is not.
-    const DeviceLayout many = layout_of(20, 64, "");
+    const DeviceLayout many = layout_of(20, 64, "^one_shot,^two_shot");
     for (const char* name : {"ring", "double_binary_tree"})
         CHECK(plan_of(1 << 20, preferring(many, name)).algorithm == name);
     CHECK(plan_of(1 << 20, preferring(many, "ring", 16)).algorithm == "ring");
     CHECK_THAT(refusal(preferring(many, "ring", 3)),
                Catch::Contains("ring: 16 channels were made with the communicator"));
     CHECK(plan_of(1 << 20, preferring(many, "double_binary_tree", 3)).algorithm == "double_binary_tree");
-    CHECK_THAT(refusal(preferring(many, "one_shot")), Catch::Contains("algo of the call's config is one_shot: "));
+    CHECK_THAT(refusal(preferring(layout_of(73, 64, ""), "one_shot")),
+               Catch::Contains("algo of the call's config is one_shot: "));
     CHECK_THAT(refusal(preferring(layout_of(16, 2, "ring,double_binary_tree"), "double_binary_tree")),
                Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
     // Named, they are made, and taken only if they are asked for.
@@ -316,9 +318,9 @@ TEST_CASE("every collective has a kernel of its own kind, short and long, on one
         // A list for other collectives does not bind this one.
         const char* other = collective == Collective::all_reduce ? "linear" : "recursive_doubling";
         CHECK(plan(8, layout_of(4, 64, other)).body == cuda::Body::packet_one_shot);
-        // Without fused bodies, and with more ranks than they know; each root has a program.
+        // Without fused bodies, with more ranks than they know, and on several hosts; each root has a program.
         for (const DeviceLayout& layout :
-             {layout_of(4, 64, "^one_shot,^two_shot"), layout_of(20, 64, ""), layout_of({4, 0, {0, 0, 1, 1}}, 64, "")})
+             {layout_of(4, 64, "^one_shot,^two_shot"), layout_of(73, 64, ""), layout_of({4, 0, {0, 0, 1, 1}}, 64, "")})
             for (const size_t bytes : {size_t(0), size_t(1000), size_t(4) << 20}) {
                 const DevicePlan made = plan(bytes, layout);
                 CHECK(made.body == cuda::Body::steps);

@@ -36,9 +36,9 @@ TEST_CASE("on a machine without a driver the reason is shown, and the command wo
 
 #ifdef FAKE_CUDA_LIBRARY
 TEST_CASE("each device is shown with its abilities and its peers", "[info]") {
-    const Told told = info(
-        {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=" FAKE_CUDA_LIBRARY,
-         "FAKE_CUDA=gpus 3; p2p 0 2 0; nvlink 0 0 1; nvlink 0 1 1; nvlink 1 3 switch; attribute 2 20 3; leaks fatal"});
+    const Told told = info({"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=" FAKE_CUDA_LIBRARY,
+                            "FAKE_CUDA=gpus 3; p2p 0 2 0; nvlink 0 0 1; nvlink 0 1 1; nvlink 1 3 switch; fabric 2 7; "
+                            "attribute 2 20 3; leaks fatal"});
     CHECK(told.gpus["cuda_why_not"] == "");
     CHECK(told.gpus["cuda_version"] == "13.0");
     CHECK(told.gpus["nvml_version"] == "580.00.01");
@@ -50,6 +50,8 @@ TEST_CASE("each device is shown with its abilities and its peers", "[info]") {
     CHECK(first["nvlink_ends"] == "2 to 0000:1b:00.0");
     CHECK(told.gpus["devices"][1]["nvlink_ends"] == "1 to switches");
     CHECK(told.gpus["devices"][2]["compute_mode"] == "exclusive process");
+    CHECK(first["nvlink_domain"] == "");
+    CHECK(contains(told.text, "NVLink domain of hosts: cluster abababababababababababababababab, clique 7"));
     CHECK(contains(told.text, "for CUDA 13.0, " FAKE_CUDA_LIBRARY));
     CHECK(contains(told.text, "device 0      Fake GPU 0, sm_90, 16 multiprocessors, 4096 MiB, at 0000:1a:00.0"));
     CHECK(contains(told.text, "reaches devices: 1; NVLinks: 2 to 0000:1b:00.0"));

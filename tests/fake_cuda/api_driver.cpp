@@ -227,6 +227,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
         case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
         case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
         case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED: standard = 1; break;
+        case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED: standard = setting.clique_of(device) != nullptr; break;
         case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: standard = setting.sm >= 90; break;
         case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT: standard = setting.sm >= 90 ? 4 : 1; break;
         default: break;

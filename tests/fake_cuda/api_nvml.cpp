@@ -161,15 +161,15 @@ int nvmlDeviceGetFieldValues(void* device, int count, FieldValue* values) {
 
 int nvmlDeviceGetGpuFabricInfoV(void* device, FabricInfo* info) {
     if (info->version != (sizeof *info | 2u << 24)) return invalid_argument;
-    const auto found = world().setting.cliques.find(number_of(device));
+    const unsigned* const clique = world().setting.clique_of(number_of(device));
     std::memset(info->cluster, 0, sizeof info->cluster);
     info->status = success;
     info->clique = 0;
     info->state = 1;  // not supported
     info->health = 0;
-    if (found == world().setting.cliques.end()) return success;
+    if (clique == nullptr) return success;
     std::memset(info->cluster, 0xab, sizeof info->cluster);
-    info->clique = found->second;
+    info->clique = *clique;
     info->state = 3;
     return success;
 }

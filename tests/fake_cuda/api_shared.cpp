@@ -15,7 +15,7 @@ using namespace weft::internal::fake;
 namespace {
 
 constexpr size_t granularity = vmm_page;
-constexpr uint64_t memory_magic = 0x6970636d656d, event_magic = 0x697063657674;
+constexpr uint64_t memory_magic = 0x6970636d656d, event_magic = 0x697063657674, fabric_magic = 0x666162726963;
 
 // The content of a handle's 64 bytes.
 struct IpcContent {
@@ -25,11 +25,38 @@ struct IpcContent {
     uint64_t id;
 };
 
+// The content of a fabric handle's 64 bytes. Simulated hosts are processes of one machine.
+struct FabricContent {
+    IpcContent memory;
+    unsigned clique;
+};
+static_assert(sizeof(FabricContent) <= sizeof(CUmemFabricHandle));
+
+bool in_clique(unsigned clique) {
+    const Setting& setting = world().setting;
+    for (int device = 0; device < setting.gpus; ++device)
+        if (const unsigned* own = setting.clique_of(device); own != nullptr && *own == clique) return true;
+    return false;
+}
+
 // The other process's descriptor, opened here; -1: it has ended, or we may not.
 int open_there(const IpcContent& content) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/fd/%d", int(content.process), int(content.fd));
     return open(path, O_RDWR | O_CLOEXEC);
+}
+
+// Null: its process has ended, or no device here is in its clique.
+std::shared_ptr<Physical> adopt_fabric(const void* handle) {
+    FabricContent content;
+    std::memcpy(&content, handle, sizeof content);
+    if (content.memory.magic != fabric_magic || !in_clique(content.clique)) return nullptr;
+    const int fd = open_there(content.memory);
+    auto physical = fd < 0 ? nullptr : adopt_physical(fd);
+    if (fd >= 0) close(fd);
+    if (!physical || physical->id != content.memory.id) return nullptr;
+    physical->fabric = true;
+    return physical;
 }
 
 bool lies(int device, int owner) { return world().setting.peer(device, owner) == 2; }
@@ -40,8 +67,13 @@ CUresult check_properties(const CUmemAllocationProp* properties) {
         return CUDA_ERROR_INVALID_VALUE;
     const unsigned types = properties->requestedHandleTypes;
     const int device = properties->location.id;
-    if ((types & ~unsigned(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    constexpr unsigned known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    if ((types & ~known) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     const Setting& setting = world().setting;
+    if ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
+        if (setting.clique_of(device) == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+        if (setting.imex == 0) return CUDA_ERROR_NOT_PERMITTED;
+    }
     if (setting.attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1) == 0 ||
         (types != 0 &&
          setting.attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1) == 0))
@@ -252,7 +284,9 @@ CUresult set_access(uintptr_t address, Piece& piece, const CUmemAccessDesc* acce
         const int device = access[i].location.id;
         if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || check_device(device) != CUDA_SUCCESS)
             return CUDA_ERROR_INVALID_VALUE;
-        if (device != piece.physical->device && world().setting.peer(device, piece.physical->device) == 0)
+        if (piece.physical->fabric && world().setting.clique_of(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+        if (!piece.physical->fabric && device != piece.physical->device &&
+            world().setting.peer(device, piece.physical->device) == 0)
             return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
         if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
             piece.devices.insert(device);
@@ -311,9 +345,17 @@ CUresult cuMemExportToShareableHandle(void* to, CUmemGenericAllocationHandle han
     FAKE_ENTER(MemExportToShareableHandle);
     std::lock_guard lock(world().mutex);
     const auto found = memory().handles.find(handle);
-    if (found == memory().handles.end() || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-        (found->second.physical->handle_types & type) == 0)
+    if (found == memory().handles.end() || flags != 0 || (found->second.physical->handle_types & type) == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    const Physical& physical = *found->second.physical;
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        const FabricContent content{{fabric_magic, getpid(), physical.fd, physical.id},
+                                    *world().setting.clique_of(physical.device)};
+        std::memset(to, 0, sizeof(CUmemFabricHandle));
+        std::memcpy(to, &content, sizeof content);
+        return CUDA_SUCCESS;
+    }
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
     const int fd = fcntl(found->second.physical->fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
     std::memcpy(to, &fd, sizeof fd);
@@ -323,9 +365,16 @@ CUresult cuMemExportToShareableHandle(void* to, CUmemGenericAllocationHandle han
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* from,
                                         CUmemAllocationHandleType type) {
     FAKE_ENTER(MemImportFromShareableHandle);
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && type != CU_MEM_HANDLE_TYPE_FABRIC)
+        return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(world().mutex);
-    const auto physical = adopt_physical(int(reinterpret_cast<intptr_t>(from)));
+    std::shared_ptr<Physical> physical;
+    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+        if (world().setting.imex == 0) return CUDA_ERROR_NOT_PERMITTED;
+        physical = adopt_fabric(from);
+    } else {
+        physical = adopt_physical(int(reinterpret_cast<intptr_t>(from)));
+    }
     if (!physical) return CUDA_ERROR_INVALID_DEVICE;  // as the real one says to a stranger's descriptor
     *handle = world().next_id++;
     memory().handles[*handle] = {physical};

@@ -13,7 +13,9 @@
 //
 //   nvlink G LINK B|switch|down|hidden  an NVLink of G: to B, to a switch, to one that a virtual machine does not see
 //
-//   fabric G CLIQUE         the device is in an NVLink domain
+//   fabric G CLIQUE         the device is in an NVLink domain, with those of this clique on all hosts (* for all)
+//
+//   imex 0|1                an IMEX channel, without which fabric handles are not permitted (1)
 //
 //   c2c G LINKS MBS         NVLink-C2C to the cpu      lost G            NVML lists the device, but it fell off the bus
 //

@@ -24,6 +24,7 @@ struct Physical {
     uint64_t id = 0;
     int fd = -1;
     bool imported = false;
+    bool fabric = false;            // imported by a fabric handle: `device` is a number of another host
     MulticastTeam* team = nullptr;  // of a multicast object, whose memory is the team's alone (multicast.hpp)
     ~Physical();
 };

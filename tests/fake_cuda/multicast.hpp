@@ -23,7 +23,7 @@ struct MulticastTeam {
         uint64_t memory_offset;  // in that memory
         uint64_t offset, bytes;  // in the object
     };
-    static constexpr int members_max = 16;
+    static constexpr int members_max = 72;
     std::atomic<uint32_t> locked;
     uint64_t mark;  // tells the object from those of other processes
     int wanted, count;

@@ -107,8 +107,11 @@ void Setting::read(const std::string& statements) {
             words >> one;
             lost.insert(one);
         } else if (name == "fabric") {
-            words >> one >> other;
-            cliques[one] = unsigned(other);
+            const int device = device_or_all(words);
+            words >> other;
+            cliques[device] = unsigned(other);
+        } else if (name == "imex") {
+            words >> imex;
         } else if (name == "fault") {
             Fault fault;
             std::string what;
@@ -159,6 +162,12 @@ int Setting::attribute(int device, int number, int standard) const {
     for (int each : {device, -1})
         if (const auto found = attributes.find({each, number}); found != attributes.end()) return found->second;
     return standard;
+}
+
+const unsigned* Setting::clique_of(int device) const {
+    for (int each : {device, -1})
+        if (const auto found = cliques.find(each); found != cliques.end()) return &found->second;
+    return nullptr;
 }
 
 int Setting::stack(const std::string& kernel) const {

@@ -39,7 +39,7 @@ struct NvLink {
 };
 
 struct Setting {
-    int gpus = 2, version = 13000, sm = 90, multiprocessors = 16, queue = 1024, queues = 0, multicast = 2;
+    int gpus = 2, version = 13000, sm = 90, multiprocessors = 16, queue = 1024, queues = 0, multicast = 2, imex = 1;
     size_t memory_bytes = size_t(4096) << 20;
     std::map<std::pair<int, int>, int> attributes;  // (device, number); device -1: all
     std::map<std::pair<int, int>, int> peers;       // 0 no, 1 yes, 2 lies; missing: yes
@@ -58,6 +58,7 @@ struct Setting {
     void read(const std::string& statements);
     int peer(int from, int to) const;
     int attribute(int device, int number, int standard) const;
+    const unsigned* clique_of(int device) const;  // null: it is in no NVLink domain
     int stack(const std::string& kernel) const;
 };
 

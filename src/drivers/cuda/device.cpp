@@ -97,4 +97,17 @@ Result<PeerAccess> peer_access(const Driver& driver, int from, int to) {
     return access;
 }
 
+Result<std::vector<int>> devices_that_reach(const Driver& driver, int device) {
+    auto count = device_count(driver);
+    if (!count) return count.take_status();
+    std::vector<int> devices;
+    for (int other = 0; other < *count; ++other) {
+        if (other == device) continue;
+        auto access = peer_access(driver, other, device);
+        if (!access) return access.take_status();
+        if (access->reachable) devices.push_back(other);
+    }
+    return devices;
+}
+
 }  // namespace weft::internal::cuda

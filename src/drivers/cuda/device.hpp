@@ -55,5 +55,7 @@ struct PeerAccess {
     int performance_rank = 0;  // lower is better
 };
 Result<PeerAccess> peer_access(const Driver& driver, int from, int to);
+// The other devices that can access the memory of `device` if peer access is enabled.
+Result<std::vector<int>> devices_that_reach(const Driver& driver, int device);
 
 }  // namespace weft::internal::cuda

@@ -4,23 +4,34 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace weft::internal::cuda {
 
 namespace {
 
-// Properties of memory that can be exported as a file descriptor. It is RDMA-capable if the device supports that.
-CUmemAllocationProp properties_of(const Driver& driver, int device) {
+// Properties of memory that can be exported. It is RDMA-capable if the device supports that.
+CUmemAllocationProp properties_of(const Driver& driver, int device, VmmExport way = VmmExport::descriptor) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device;
-    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.requestedHandleTypes =
+        way == VmmExport::fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     int rdma = 0;
     if (driver.DeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device) ==
         CUDA_SUCCESS)
         properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
     return properties;
+}
+
+// The driver needs an IMEX channel for fabric handles.
+const char* fabric_advice(CUresult result) {
+    return result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED
+               ? " as memory of an NVLink domain of several hosts (fabric handles need the nvidia-imex service on "
+                 "every "
+                 "host, and a channel that this process may open: /dev/nvidia-caps-imex-channels/channel0)"
+               : "";
 }
 
 // The handle of the piece that is mapped at an address; 0: none. The handle is equal for all of a piece, and unique
@@ -67,7 +78,8 @@ Result<size_t> vmm_granularity(const Driver& driver, int device) {
     return bytes;
 }
 
-Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, const std::vector<int>& peers) {
+Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, const std::vector<int>& peers,
+                                      VmmExport way) {
     const Driver& driver = context.driver();
     Result<size_t> granularity = vmm_granularity(driver, context.device());
     if (!granularity) return granularity.take_status();
@@ -76,14 +88,15 @@ Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, cons
     if (bytes > SIZE_MAX - *granularity)
         return fail(error::cuda_resources, "CUDA could not allocate {} bytes on device {}", bytes, context.device());
     memory.bytes_ = (std::max(bytes, size_t(1)) + *granularity - 1) / *granularity * *granularity;
-    CUmemAllocationProp properties = properties_of(driver, context.device());
+    CUmemAllocationProp properties = properties_of(driver, context.device(), way);
     CUmemGenericAllocationHandle handle = 0;
     CUresult result = driver.MemCreate(&handle, memory.bytes_, &properties, 0);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && properties.allocFlags.gpuDirectRDMACapable) {
         properties.allocFlags.gpuDirectRDMACapable = 0;
         result = driver.MemCreate(&handle, memory.bytes_, &properties, 0);
     }
-    WEFT_TRY(driver.check(result, "allocate {} bytes on device {}", memory.bytes_, context.device()));
+    WEFT_TRY(driver.check(result, "allocate {} bytes on device {}{}", memory.bytes_, context.device(),
+                          way == VmmExport::fabric ? fabric_advice(result) : ""));
     memory.pieces_.push_back({handle, memory.bytes_});
     WEFT_TRY(memory.map(context, peers));
     return memory;
@@ -103,6 +116,22 @@ Result<VmmMemory> VmmMemory::import(const Context& context, std::span<const Unsh
         memory.pieces_.push_back({handle, size_t(bytes[i])});
         memory.bytes_ += size_t(bytes[i]);
     }
+    WEFT_TRY(memory.map(context, {}));
+    return memory;
+}
+
+Result<VmmMemory> VmmMemory::import_fabric(const Context& context, const FabricHandle& from, size_t bytes) {
+    const Driver& driver = context.driver();
+    CUmemFabricHandle fabric_handle;
+    static_assert(sizeof fabric_handle == sizeof from);
+    memcpy(&fabric_handle, from.data(), sizeof fabric_handle);
+    CUmemGenericAllocationHandle handle = 0;
+    const CUresult result = driver.MemImportFromShareableHandle(&handle, &fabric_handle, CU_MEM_HANDLE_TYPE_FABRIC);
+    WEFT_TRY(driver.check(result, "import another host's device memory{}", fabric_advice(result)));
+    VmmMemory memory;
+    memory.driver_ = &driver;
+    memory.pieces_.push_back({handle, bytes});
+    memory.bytes_ = bytes;
     WEFT_TRY(memory.map(context, {}));
     return memory;
 }
@@ -209,6 +238,16 @@ Result<UnsharedFd> export_handle(const Driver& driver, CUmemGenericAllocationHan
     if (!descriptor)
         return fail(error::system_descriptors, "no descriptor for device memory: {}", no_descriptor_text(errno));
     return descriptor;
+}
+
+Result<FabricHandle> export_fabric(const Driver& driver, const VmmMemory& memory) {
+    CUmemFabricHandle fabric_handle;
+    const CUresult result =
+        driver.MemExportToShareableHandle(&fabric_handle, memory.handle(), CU_MEM_HANDLE_TYPE_FABRIC, 0);
+    WEFT_TRY(driver.check(result, "export device memory to the NVLink domain{}", fabric_advice(result)));
+    FabricHandle handle;
+    memcpy(handle.data(), &fabric_handle, sizeof fabric_handle);
+    return handle;
 }
 
 Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address) {

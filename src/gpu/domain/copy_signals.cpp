@@ -13,7 +13,6 @@ namespace {
 constexpr uint64_t arrived_or_released = 1 | uint64_t(1) << 32;
 static_assert(sizeof(StreamWord) == sizeof(uint64_t) && offsetof(StreamWord, arrived) == 0);
 static_assert(offsetof(GpuRow, done) == offsetof(GpuRow, ready) + sizeof(GpuRow::ready));
-static_assert(ranks_max <= copying_ranks_max);
 
 // By default the write follows a fence, so other devices see the stream's earlier work first.
 CUstreamBatchMemOpParams write_of(CUdeviceptr address, uint32_t value) {

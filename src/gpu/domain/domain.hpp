@@ -39,6 +39,8 @@ class Domain {
 
     // Whether the ranks have staging memory for the switch, or why it could not be made; equal on all ranks.
     const MulticastJoin& multicast() const { return join_.multicast(); }
+    // Whether fused kernels reach the ranks of all hosts, or why not; equal on all ranks.
+    const FabricJoin& fabric() const { return join_.fabric(); }
 
     // The arguments of kernels, and the ends that the proxy serves.
     const DomainMemory& memory() const { return memory_; }

@@ -28,6 +28,7 @@ std::vector<int> DomainJoin::missing() const {
     std::vector<int> ranks;
     if (stage_ == Stage::known) return ranks;
     if (stage_ == Stage::multicast) return multicast_.missing();
+    if (stage_ == Stage::fabric) return fabric_.missing();
     if (late_ >= 0) return {late_};
     const bool exporting = stage_ == Stage::exporting || stage_ == Stage::reaching, remote = stage_ == Stage::agreeing;
     const int stage = exporting                                           ? JoinEntries::exports
@@ -73,10 +74,16 @@ Result<bool> DomainJoin::advance() {
         if (!known) return known;
         if (*known) stage_ = Stage::known;
     }
-    if (stage_ == Stage::agreeing) {
-        if (!reported_) WEFT_TRY(entries_.report_to_hosts(obstacle_));
-        reported_ = true;
-        if (entries_.hosts_agree(obstacle_)) stage_ = Stage::known;
+    if (stage_ == Stage::reporting) {
+        WEFT_TRY(entries_.report_to_hosts(obstacle_));
+        stage_ = Stage::agreeing;
+    }
+    if (stage_ == Stage::agreeing && entries_.hosts_agree(obstacle_))
+        stage_ = obstacle_.empty() && fabric_.wanted() ? Stage::fabric : Stage::known;
+    if (stage_ == Stage::fabric) {
+        auto known = fabric_.advance();
+        if (!known) return known;
+        if (*known) stage_ = Stage::known;
     }
     return stage_ == Stage::known;
 }
@@ -96,7 +103,7 @@ void DomainJoin::conclude(int stage) {
             WEFT_LOG_RANK(ranks_.rank, info, init, "device memory is mapped by file descriptors: {}", tried_);
         obstacle_ = std::move(obstacle.text);
         const bool multicast = multicast_.wanted() && obstacle_.empty() && method < ShareMethod::some_host;
-        stage_ = ranks_.several_hosts() ? Stage::agreeing : multicast ? Stage::multicast : Stage::known;
+        stage_ = ranks_.several_hosts() ? Stage::reporting : multicast ? Stage::multicast : Stage::known;
         return;
     }
     tried_ = std::move(obstacle.text);
@@ -104,7 +111,7 @@ void DomainJoin::conclude(int stage) {
     const bool asked_for_host = ranks_.segment->header().agreed.gpu.path == GpuPath::host;
     if (method == ShareMethod::ipc && stage == JoinEntries::reached && !ranks_.one_process() && !asked_for_host) {
         entries_.set_method(ShareMethod::descriptors);
-        for (int rank = 0; rank < ranks_.count; ++rank) memory_.base(rank) = 0;
+        for (int rank = 0; rank < ranks_.count; ++rank) memory_.bases()[size_t(rank)] = 0;
     } else {
         host_backed_ = method < ShareMethod::some_host ? entries_.unreached_in(stage) : ranks_.all_members();
         const bool all = host_backed_ == ranks_.all_members();
@@ -114,7 +121,7 @@ void DomainJoin::conclude(int stage) {
             WEFT_LOG_RANK(ranks_.rank, warn, init, "device memory{} goes through the host's, which is slow: {}",
                           all ? "" : " of " + ranks_text(host_backed), tried_);
         fallback_reason_ = tried_;
-        for (const int rank : host_backed) memory_.base(rank) = 0;
+        for (const int rank : host_backed) memory_.bases()[size_t(rank)] = 0;
     }
     obstacle_.clear();
     not_exported_.clear();
@@ -124,29 +131,29 @@ void DomainJoin::conclude(int stage) {
 // Maps the exports of the others, reads them and writes to them. False: some process has not passed its descriptor yet.
 Result<bool> DomainJoin::reach() {
     late_ = -1;
-    uint64_t unreached = 0;
+    RankBits unreached;
     Status first;  // the first failure
     Status done = [&]() -> Status {
         if (!obstacle_.empty()) return {error::gpu_peer_access, obstacle_};
         if (!not_exported_.empty()) return {error::gpu_peer_access, not_exported_};
         for (const int peer : ranks_.members) {
-            if (memory_.base(peer) != 0) continue;  // mapped by an earlier trial, our own, or in host memory
+            if (memory_.bases()[size_t(peer)] != 0) continue;  // mapped by an earlier trial, our own, or in host memory
             Status status = exports_.map(peer);
             if (status) continue;
             if (status.code() == weftTimeout && Liveness(*ranks_.segment).alive(peer)) return late_ = peer, ok();
             if (first) first = fail(status, "cannot reach rank {}'s memory: {}", peer, status.sentence());
-            unreached |= DomainRanks::bit(peer);
+            unreached.add(peer);
         }
         for (const int peer : ranks_.members)
-            if (peer != ranks_.rank && memory_.base(peer) != 0) WEFT_TRY(test_.access(peer));
-        if (unreached == 0) WEFT_TRY(test_.write_programs());
+            if (peer != ranks_.rank && memory_.bases()[size_t(peer)] != 0) WEFT_TRY(test_.access(peer));
+        if (unreached.none()) WEFT_TRY(test_.write_programs());
         return test_.synchronize();
     }();
     if (late_ >= 0) return false;
     if (done)
         done = std::move(first);
     else
-        unreached = 0;
+        unreached = {};
     if (!done) WEFT_LOG_RANK(ranks_.rank, info, init, "no device memory in common: {}", done.sentence());
     WEFT_TRY(entries_.post_report(JoinEntries::reached, done, !obstacle_.empty(), unreached));
     return true;
@@ -154,13 +161,13 @@ Result<bool> DomainJoin::reach() {
 
 // Checks that the values read were right, and that the values of peers have arrived.
 Status DomainJoin::verify() {
-    uint64_t unreached = 0;
+    RankBits unreached;
     Status fault;
     Status done = test_.check(unreached, fault);
     if (done)
         done = std::move(fault);
     else
-        unreached = 0;
+        unreached = {};
     if (!done) WEFT_LOG_RANK(ranks_.rank, warn, init, "peer access between GPUs does not work: {}", done.sentence());
     return entries_.post_report(JoinEntries::verified, done, false, unreached);
 }

@@ -1,6 +1,6 @@
 // domain_join.hpp: the protocol by which ranks make a domain together. With each method the ranks of a host export
-// their memory, map the exports of the others, and verify that they work. Then the hosts exchange their results. All
-// ranks read the same entries, so all come to the same result. Thread-bound to the rank.
+// their memory, map the exports of the others, and verify that they work. Then the hosts exchange their results, and may
+// map memory of each other. All ranks read the same entries, so all come to the same result. Thread-bound to the rank.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,6 +8,7 @@
 #include "src/gpu/domain/launch_order.hpp"
 #include "src/gpu/domain/memory_exports.hpp"
 #include "src/gpu/domain/multicast/multicast_join.hpp"
+#include "src/gpu/domain/reach/fabric_join.hpp"
 
 namespace weft::internal::cuda {
 
@@ -19,9 +20,12 @@ class DomainJoin {
           memory_(memory),
           order_(order),
           entries_(ranks),
-          test_(ranks, memory),
+          // The message slots and the memory behind them are not cleared: nothing there is read before it is written.
+          test_(memory,
+                {ranks.rank, ranks.members, memory.bases(), memory.layout().probe, memory.layout().message_slots}),
           exports_(ranks, memory, entries_, test_),
-          multicast_(ranks, memory, entries_, multicast_ranks) {}
+          multicast_(ranks, memory, entries_, multicast_ranks),
+          fabric_(ranks, memory) {}
 
     // See Domain.
     void object(const Status& why) { obstacle_ = why.sentence(); }
@@ -31,6 +35,7 @@ class DomainJoin {
     const std::string& fallback_reason() const { return fallback_reason_; }
     std::string fallback_text() const;
     const MulticastJoin& multicast() const { return multicast_; }
+    const FabricJoin& fabric() const { return fabric_; }
 
     // Closes the posted descriptors.
     void withdraw() {
@@ -41,13 +46,17 @@ class DomainJoin {
     void unmap() {
         test_.synchronize_after_failure();
         exports_.unmap();
+        fabric_.unmap();
     }
-    // Destroys the stream; its context must be current.
-    void end() { test_.end(); }
+    // Destroys the streams; their context must be current.
+    void end() {
+        test_.end();
+        fabric_.end();
+    }
 
   private:
-    // agreeing: the host's ranks have a result, and wait for those of the other hosts.
-    enum class Stage { exporting, reaching, verifying, multicast, agreeing, known };
+    // reporting: the host's ranks have a result for the other hosts. agreeing: they wait for those of the others.
+    enum class Stage { exporting, reaching, verifying, multicast, reporting, agreeing, fabric, known };
 
     Status export_memory();
     Status begin();
@@ -63,13 +72,13 @@ class DomainJoin {
     ReachTest test_;
     MemoryExports exports_;
     MulticastJoin multicast_;
+    FabricJoin fabric_;
     Stage stage_ = Stage::exporting;
     std::string obstacle_, fallback_reason_;
-    uint64_t host_backed_ = 0;  // by bit: the ranks whose device memory is replaced
+    RankBits host_backed_;      // the ranks whose device memory is replaced
     std::string tried_;         // why the earlier methods failed
     std::string not_exported_;  // why this rank exports nothing with this method
     int late_ = -1;             // the rank whose process has not passed its descriptor yet; -1: none
-    bool reported_ = false;     // the other hosts have our result
 };
 
 }  // namespace weft::internal::cuda

@@ -9,10 +9,10 @@ namespace weft::internal::cuda {
 
 // The words by which ranks test that they reach each other's memory.
 struct ReachProbe {
-    uint32_t own;                     // read by peers
-    uint32_t from[domain_ranks_max];  // written by peers
-    uint32_t seen[domain_ranks_max];  // the values that this rank has read from peers
-    uint32_t to[domain_ranks_max];    // the values that this rank writes to peers
+    uint32_t own;              // read by peers
+    uint32_t from[ranks_max];  // written by peers
+    uint32_t seen[ranks_max];  // the values that this rank has read from peers
+    uint32_t to[ranks_max];    // the values that this rank writes to peers
 };
 // A rank's memory: flags, packets, connections, the reach probe, signals, messages, staging. The memory before the slots
 // of messages is zero when the domain begins. Behind staging, always on the device: the programs of its own kernels,
@@ -27,7 +27,7 @@ struct DomainLayout {
     // several_hosts: fused bodies are not available. staging_wanted: the agreed size.
     DomainLayout(int ranks, bool several_hosts, const Connections& over, int64_t staging_wanted) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
-        const bool fused = ranks <= cuda::ranks_max && !several_hosts;
+        const bool fused = !several_hosts;
         staging_bytes = fused ? size_t(staging_wanted) / 256 * 256 : 0;
         packets = line(sizeof(RankFlags));
         connections = line(packets + (fused ? packet_memory_bytes(ranks) : 0));

@@ -10,6 +10,10 @@ DomainMemory::DomainMemory(const DomainRanks& ranks, std::shared_ptr<const Kerne
       kernels_(std::move(kernels)),
       connections_(std::move(connections)),
       layout_(ranks.count, ranks.several_hosts(), connections_, ranks.segment->header().agreed.gpu.staging_bytes),
+      fabric_{FabricLayout(ranks.count, ranks.segment->header().agreed.gpu.staging_bytes),
+              {},
+              {},
+              std::vector<CUdeviceptr>(size_t(ranks.count), 0)},
       bases_(size_t(ranks.count), 0) {}
 
 Status DomainMemory::begin() {
@@ -56,6 +60,8 @@ void DomainMemory::give_to_pool() {
         pool.give(std::move(*context), std::move(host_));
     if (auto context = retained(); context && multicast_.object.bytes() > 0)
         pool.give(std::move(*context), std::move(multicast_));
+    if (auto context = retained(); context && fabric_.own.bytes() > 0)
+        pool.give(std::move(*context), std::move(fabric_.own));
     for (NetworkSlots* slots : {&sent_, &received_})
         if (auto context = retained(); context && slots->bytes() > 0) pool.give(std::move(*context), std::move(*slots));
 }
@@ -74,10 +80,11 @@ void DomainMemory::bind(KernelArguments& arguments) const {
     arguments.ranks = ranks_.count;
     arguments.abort = abort_;
     arguments.report = reinterpret_cast<FailureReport*>(host_.reports.address() + offsetof(HostReports, report));
-    arguments.own = reinterpret_cast<RankFlags*>(bases_[size_t(ranks_.rank)]);
+    arguments.own = own_flags();
     if (ranks_.several_hosts())
         arguments.ended = reinterpret_cast<uint32_t*>(host_.reports.address() + offsetof(HostReports, ended));
-    arguments.domain = ranks_.count <= cuda::ranks_max && !ranks_.several_hosts();
+    if (fabric_.works) return fabric_.bind(arguments);
+    arguments.domain = !ranks_.several_hosts();
     for (int peer = 0; arguments.domain && peer < ranks_.count; ++peer) {
         const CUdeviceptr base = bases_[size_t(peer)];
         auto* const staging = reinterpret_cast<std::byte*>(base + layout_.staging);
@@ -110,7 +117,7 @@ void DomainMemory::bind_waiting(Arguments& arguments) const {
     const CUdeviceptr words = host_.reports.address();
     arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostReports, report));
     arguments.block_waits = reinterpret_cast<BlockWait*>(words + offsetof(HostReports, block_waits));
-    arguments.own = reinterpret_cast<RankFlags*>(bases_[size_t(ranks_.rank)]);
+    arguments.own = own_flags();
 }
 
 void DomainMemory::bind(MessageArguments& arguments) const {
@@ -125,7 +132,7 @@ void DomainMemory::bind(MessageArguments& arguments) const {
     arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostReports, ended));
     std::byte* const remote = reinterpret_cast<std::byte*>(host_.remote.address()) + connections_.remote_words_bytes();
     for (size_t i = 0; i < ranks_.remote.size(); ++i) {
-        arguments.remote.ranks |= uint64_t(1) << unsigned(ranks_.remote[i]);
+        arguments.remote.ranks.add(ranks_.remote[i]);
         arguments.areas[ranks_.remote[i]] = remote + i * sizeof(RemoteMessageArea);
     }
     arguments.remote.sent_slots = sent_.for_kernels() + connections_.sent_bytes();

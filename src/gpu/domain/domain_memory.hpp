@@ -9,6 +9,7 @@
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/gpu/domain/memory_pool.hpp"
 #include "src/gpu/domain/pinned_pages.hpp"
+#include "src/gpu/domain/reach/fabric_memory.hpp"
 
 namespace weft::internal::cuda {
 
@@ -31,6 +32,8 @@ class DomainMemory {
     const NetworkSlots& network_slots(bool incoming) const { return incoming ? received_ : sent_; }
     // Staging memory for the switch (multicast_join.hpp), or empty.
     MulticastMemory& multicast() { return multicast_; }
+    // The memory for fused kernels of several hosts (fabric_join.hpp), or without `own`.
+    FabricMemory& fabric() { return fabric_; }
     // Gives all memory to the pool: no rank uses it any more.
     void give_to_pool();
 
@@ -40,11 +43,10 @@ class DomainMemory {
     const ExportableMemory& own() const { return memory_; }
     uint64_t device_bytes() const {
         return memory_.bytes() + unused_.bytes() + sent_.device.bytes() + received_.device.bytes() +
-               multicast_.memory.bytes();
+               multicast_.memory.bytes() + fabric_.own.bytes();
     }
-    // A rank's memory, as this rank's kernels address it; 0: not mapped, or a remote rank's.
-    CUdeviceptr& base(int rank) { return bases_[size_t(rank)]; }
-    CUdeviceptr base(int rank) const { return bases_[size_t(rank)]; }
+    // By rank, its memory as this rank's kernels address it; 0: not mapped, or a remote rank's.
+    std::vector<CUdeviceptr>& bases() { return bases_; }
     HostReports& reports() const { return *static_cast<HostReports*>(host_.reports.data()); }
     CUdeviceptr reports_address() const { return host_.reports.address(); }
     // The contents of the program memory.
@@ -66,6 +68,10 @@ class DomainMemory {
     void bind(AccessArguments& arguments) const;
 
   private:
+    // This rank's, as all its kernels use them.
+    RankFlags* own_flags() const {
+        return reinterpret_cast<RankFlags*>((fabric_.works ? fabric_.bases : bases_)[size_t(ranks_.rank)]);
+    }
     // Arguments that message kernels and one-sided kernels have in common.
     template <class Arguments>
     void bind_waiting(Arguments& arguments) const;
@@ -83,6 +89,7 @@ class DomainMemory {
     NetworkSlots sent_, received_;
     ExportableMemory memory_;
     MulticastMemory multicast_;
+    FabricMemory fabric_;
     ExportableMemory unused_;         // of a method that failed: peers may map it until they leave
     std::vector<CUdeviceptr> bases_;  // by rank
 };

@@ -20,16 +20,16 @@ bool DomainRanks::one_process() const {
     return std::all_of(members.begin(), members.end(), [this](int one) { return segment->same_process(one, rank); });
 }
 
-uint64_t DomainRanks::all_members() const {
-    uint64_t all = 0;
-    for (const int member : members) all |= bit(member);
+RankBits DomainRanks::all_members() const {
+    RankBits all;
+    for (const int member : members) all.add(member);
     return all;
 }
 
-std::vector<int> DomainRanks::listed(uint64_t set) const {
+std::vector<int> DomainRanks::listed(const RankBits& set) const {
     std::vector<int> ranks;
     for (const int member : members)
-        if ((set & bit(member)) != 0) ranks.push_back(member);
+        if (set.has(member)) ranks.push_back(member);
     return ranks;
 }
 

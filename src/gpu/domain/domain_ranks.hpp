@@ -1,10 +1,10 @@
 // domain_ranks.hpp: the ranks of a communicator as a domain sees them: those of this host, which share memory, and
 // those of other hosts. A value.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "src/gpu/kernels/rank_bits.hpp"
 #include "src/segment/segment.hpp"
 
 namespace weft::internal::cuda {
@@ -20,9 +20,8 @@ struct DomainRanks {
     bool leads() const { return rank == members[0]; }
     bool several_hosts() const { return !other_hosts.empty(); }
     bool one_process() const;
-    static uint64_t bit(int rank) { return uint64_t(1) << unsigned(rank); }
-    uint64_t all_members() const;                 // by bit
-    std::vector<int> listed(uint64_t set) const;  // the members in the set, ascending
+    RankBits all_members() const;
+    std::vector<int> listed(const RankBits& set) const;  // the members in the set, ascending
 };
 
 }  // namespace weft::internal::cuda

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace weft::internal {
@@ -9,6 +10,14 @@ namespace weft::internal {
 // The first access path that ranks try for each other's device memory.
 enum class GpuPath : int32_t { fastest, descriptors, host, copies };
 inline constexpr std::string_view gpu_path_names[] = {"", "descriptors", "host", "copies"};
+
+// The NVLink domain of a GPU whose memory can be exported to its other hosts.
+struct FabricFacts {
+    uint8_t cluster[16];
+    uint32_t clique;
+    uint32_t exports;  // 0: none, and the rest is 0
+    bool same_domain(const FabricFacts& other) const { return exports != 0 && memcmp(this, &other, sizeof *this) == 0; }
+};
 
 // A rank's report about its GPU when it joins.
 struct DeviceFacts {
@@ -21,6 +30,7 @@ struct DeviceFacts {
     int32_t resident_blocks;  // limit over all our kernels that run on the GPU at once
     char bus_id[20];          // PCI address: 0000:1b:00.0
     uint32_t capabilities;    // of the kernels (gpu/kernels/capability.def)
+    FabricFacts fabric;
 };
 
 // The word that a stream awaits in a call by copy engines (docs/design/gpu-copies.md). Streams see 64 bits: the wait ends

@@ -1,5 +1,6 @@
-// join_entries.hpp: the out-of-band entries by which the ranks of a host, and then the hosts, make a domain. Entries of
-// a host stay in the writer's own heap, where all ranks of the host read them. Thread-bound to the rank.
+// join_entries.hpp: the out-of-band entries by which the ranks of a host, and then the hosts, make a domain. An entry stays
+// in the writer's own heap, where all ranks of its host read it. If all hosts read it, it is also sent to each of the
+// others. Thread-bound to the rank.
 #pragma once
 #include <string>
 
@@ -25,18 +26,26 @@ class JoinEntries {
         multicast_added = 1040,
         multicast_bound = 1056,
         multicast_mapped = 1072,
+        fabric_handle = 1088,
+        fabric_made = 1104,
+        fabric_reached = 1120,
+        fabric_verified = 1136,
     };
+    enum class Readers { own_host, all_hosts };
     // `ranks` must outlive this object.
-    explicit JoinEntries(const DomainRanks& ranks) : ranks_(ranks) {}
+    explicit JoinEntries(const DomainRanks& ranks, Readers readers = Readers::own_host);
+
+    // The ranks that post entries: those of this host, or all.
+    const std::vector<int>& posting() const { return posting_; }
 
     // Entries of one method are apart from those of another.
     ShareMethod method() const { return method_; }
     void set_method(ShareMethod method) { method_ = method; }
 
     Status post(int stage, const void* value, size_t bytes);
-    Status post_report(int stage, const Status& status, bool root, uint64_t unreached);
+    Status post_report(int stage, const Status& status, bool root, const RankBits& unreached);
     const std::byte* find(int peer, int stage) const;  // null: not posted yet
-    // Whether all ranks of this host have posted their entry of the stage.
+    // Whether all posting ranks have posted their entry of the stage.
     bool all_have_put(int stage) const;
 
     // The first obstacle in rank order that a stage has reported. All ranks read the same entries.
@@ -45,9 +54,9 @@ class JoinEntries {
         bool root = false;  // a rank could not export anything
     };
     Obstacle first_obstacle(int stage) const;
-    // By bit, the ranks whose memory some rank does not reach, as a stage has reported; all ranks if the obstacle is
+    // The ranks whose memory some rank does not reach, as a stage has reported; all ranks if the obstacle is
     // another one.
-    uint64_t unreached_in(int stage) const;
+    RankBits unreached_in(int stage) const;
 
     // The host's first rank reports the result, which is equal on all ranks of the host.
     Status report_to_hosts(const std::string& obstacle);
@@ -58,6 +67,8 @@ class JoinEntries {
     uint64_t key(int stage) const;
 
     const DomainRanks& ranks_;
+    Readers readers_;
+    std::vector<int> posting_;
     ShareMethod method_ = ShareMethod::ipc;
 };
 

@@ -11,6 +11,7 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/multicast.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/drivers/nvml/nvml.hpp"
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/device_code.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
@@ -54,6 +55,18 @@ uint32_t capabilities_of(const Driver& driver, const DeviceProperties& device) {
     if (device.multicast && device.vmm && device.vmm_fd && MulticastObject::has_functions(driver))
         all |= switch_multicast;
     return all;
+}
+
+FabricFacts fabric_of(const DeviceProperties& device) {
+    FabricFacts facts{};
+    if (!device.vmm || !device.vmm_fabric) return facts;
+    const auto nvml = nvml::Nvml::get();
+    const auto domain = nvml ? (*nvml)->fabric(device.bus_id) : std::nullopt;
+    if (!domain) return facts;
+    std::copy(domain->cluster.begin(), domain->cluster.end(), facts.cluster);
+    facts.clique = domain->clique;
+    facts.exports = 1;
+    return facts;
 }
 
 Result<Kernel> find(const std::vector<Library>& libraries, const Context& context, const char* name) {
@@ -138,6 +151,7 @@ Status KernelSet::load(const Driver& driver, int device) {
     std::copy(properties->uuid.begin(), properties->uuid.end(), facts_.uuid);
     properties->bus_id.copy(facts_.bus_id, sizeof facts_.bus_id - 1);
     facts_.resident_blocks = resident * properties->multiprocessors;
+    facts_.fabric = fabric_of(*properties);
     // Drivers that do not know the attribute refuse launches that have it.
     mps_ = properties->mps;
     sync_domains_ = properties->memory_sync_domains > 1 && driver.version() >= 12000;

@@ -48,8 +48,8 @@ Status MemoryExports::post(const std::vector<int>& host_backed, Status& made) {
 // Allocates memory of this kind and initialises it before peers see it.
 Status MemoryExports::allocate(ExportableMemory::ExportMethod way) {
     WEFT_TRY(memory_.allocate(way));
+    memory_.bases()[size_t(ranks_.rank)] = memory_.own().address();
     WEFT_TRY(test_.clear());
-    memory_.base(ranks_.rank) = memory_.own().address();
     return test_.write();
 }
 
@@ -115,7 +115,7 @@ Status MemoryExports::post_host_memory(const std::vector<int>& host_backed, Stat
             auto address = host_fallback_->address();
             if (!address) return address.take_status();
             for (size_t place = 0; place < host_backed.size(); ++place)
-                memory_.base(host_backed[place]) = *address + each * place;
+                memory_.bases()[size_t(host_backed[place])] = *address + each * place;
             return test_.write();
         }();
     if (!made) entry = {};
@@ -150,7 +150,7 @@ Status MemoryExports::map(int peer) {
     if (address == 0) return fail(error::gpu_peer_access, "rank {} could not export its device memory", peer);
     if (ranks_.segment->same_process(ranks_.rank, peer)) {
         WEFT_TRY(map_of_process(peer));
-        memory_.base(peer) = address;
+        memory_.bases()[size_t(peer)] = address;
         return ok();
     }
     const Context& context = memory_.kernels().context();
@@ -159,7 +159,7 @@ Status MemoryExports::map(int peer) {
         memcpy(&entry, found, sizeof entry);
         auto import = fetch_memory(context, entry.fd_server, entry.fds_id, now_us() + fetching_patience_us);
         if (!import) return import.take_status();
-        memory_.base(peer) = import->address();
+        memory_.bases()[size_t(peer)] = import->address();
         imports_.push_back(std::move(*import));
         return ok();
     }
@@ -170,7 +170,7 @@ Status MemoryExports::map(int peer) {
                     "CUDA does not export it to other processes (its log at INFO has the error)");
     auto mapping = IpcMapping::open(context, entry.exported);
     if (!mapping) return mapping.take_status();
-    memory_.base(peer) = mapping->address();
+    memory_.bases()[size_t(peer)] = mapping->address();
     mappings_.push_back(std::move(*mapping));
     return ok();
 }

@@ -9,7 +9,7 @@
 #include "src/drivers/cuda/vmm.hpp"
 #include "src/gpu/domain/domain_memory.hpp"
 #include "src/gpu/domain/join_entries.hpp"
-#include "src/gpu/domain/reach_test.hpp"
+#include "src/gpu/domain/reach/reach_test.hpp"
 #include "src/net/fd_passing.hpp"
 
 namespace weft::internal::cuda {

@@ -70,6 +70,11 @@ void MemoryPool::give(Context context, MulticastMemory memory) {
     all_.multicast.push_back({std::move(context), std::move(memory)});
 }
 
+void MemoryPool::give(Context context, VmmMemory memory) {
+    const std::lock_guard lock(mutex_);
+    all_.fabric.push_back({std::move(context), std::move(memory)});
+}
+
 void MemoryPool::give(std::unique_ptr<SwitchedWindows> windows) {
     const std::lock_guard lock(mutex_);
     all_.windows.push_back(std::move(windows));

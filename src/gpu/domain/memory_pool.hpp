@@ -45,6 +45,8 @@ class MemoryPool {
     void free_multicast_soon();
     // Waits until such a thread has ended what it frees. Called without a lock.
     void await_freed() { const std::lock_guard lock(freeing_); }
+    // Kept until the pool is emptied: other hosts may have the memory mapped.
+    void give(Context context, VmmMemory memory);
 
   private:
     struct RetiredMemory {
@@ -60,6 +62,10 @@ class MemoryPool {
         Context context;
         NetworkSlots memory;
     };
+    struct RetiredFabric {
+        Context context;
+        VmmMemory memory;
+    };
     struct RetiredMulticast {
         Context context;
         MulticastMemory memory;
@@ -71,6 +77,7 @@ class MemoryPool {
         std::list<RetiredHostMemory> host;
         std::list<RetiredSlots> slots;
         std::list<RetiredMulticast> multicast;
+        std::list<RetiredFabric> fabric;
         std::list<std::unique_ptr<SwitchedWindows>> windows;
     };
     // Empties the pool. The caller frees the contents without a lock.

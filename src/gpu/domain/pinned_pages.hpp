@@ -43,7 +43,7 @@ class SharedAbortFlag {
     struct LastLaunch {
         std::atomic<uint64_t> stream{0};  // its id
         std::atomic<uint64_t> launch{0};
-    } claims[domain_ranks_max];
+    } claims[ranks_max];
 
   private:
     std::shared_ptr<Segment> segment_;

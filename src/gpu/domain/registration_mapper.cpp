@@ -29,7 +29,7 @@ RegistrationMapper::RegistrationMapper(std::shared_ptr<Segment> group, int rank,
     : segment_(std::move(group)),
       rank_(rank),
       kernels_(std::move(kernels)),
-      tables_(std::move(tables)),
+      tables_(std::move(tables), segment_->ranks()),
       mapped_(size_t(segment_->ranks())) {
     for (int owner = 0; owner < segment_->ranks(); ++owner)
         late_.push_back(*shared_by_process<Lateness>(

@@ -3,6 +3,7 @@
 // entries, and of the replies to them.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <memory>
 
 #include "src/base/shared_memory.hpp"
@@ -46,14 +47,16 @@ class RegistrationTables {
     static constexpr int chunk_entries = 64, chunks_max = 256;
     static constexpr int entries_max = chunk_entries * chunks_max;  // allocations of a rank; for VMM memory, buffers
 
-    explicit RegistrationTables(std::shared_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
-    static constexpr size_t bytes(int ranks) { return head_bytes + sizeof(Chunk) * size_t(chunks_max) * size_t(ranks); }
+    RegistrationTables(std::shared_ptr<SharedMemory> memory, int ranks) : memory_(std::move(memory)), ranks_(ranks) {}
+    static constexpr size_t bytes(int ranks) {
+        return head_bytes + chunk_bytes(ranks) * size_t(chunks_max) * size_t(ranks);
+    }
     static Status back_heads(SharedMemory& memory) { return memory.back(0, head_bytes); }
 
     RegistrationTable& of(int rank) const { return reinterpret_cast<RegistrationTable*>(memory_->data())[rank]; }
     // The owner backs the chunk of an entry before it counts the entry.
     Status back(int owner, int entry) const {
-        return memory_->back(head_bytes + sizeof(Chunk) * chunk_number(owner, entry), sizeof(Chunk));
+        return memory_->back(head_bytes + chunk_bytes(ranks_) * chunk_number(owner, entry), chunk_bytes(ranks_));
     }
     RegistrationEntry& entry(int owner, int entry) const { return chunk(owner, entry).entries[entry % chunk_entries]; }
     RegistrationReply& reply(int owner, int entry, int of_rank) const {
@@ -61,21 +64,27 @@ class RegistrationTables {
     }
 
   private:
-    struct alignas(4096) Chunk {
+    struct Chunk {
         RegistrationEntry entries[chunk_entries];
-        RegistrationReply replies[ranks_max][chunk_entries];
+        RegistrationReply replies[ranks_max][chunk_entries];  // backed as far as there are ranks
     };
-    static constexpr size_t head_bytes = 4096;
-    static_assert(sizeof(RegistrationTable) * ranks_max <= head_bytes);
+    static constexpr size_t page = 4096;
+    static constexpr size_t head_bytes = (sizeof(RegistrationTable) * ranks_max + page - 1) / page * page;
+    static constexpr size_t chunk_bytes(int ranks) {
+        const size_t used = offsetof(Chunk, replies) + sizeof(Chunk::replies[0]) * size_t(ranks);
+        return (used + page - 1) / page * page;
+    }
 
     static size_t chunk_number(int owner, int entry) {
         return size_t(owner) * size_t(chunks_max) + size_t(entry / chunk_entries);
     }
     Chunk& chunk(int owner, int entry) const {
-        return reinterpret_cast<Chunk*>(memory_->data() + head_bytes)[chunk_number(owner, entry)];
+        return *reinterpret_cast<Chunk*>(memory_->data() + head_bytes +
+                                         chunk_bytes(ranks_) * chunk_number(owner, entry));
     }
 
     std::shared_ptr<SharedMemory> memory_;
+    int ranks_;
 };
 
 }  // namespace weft::internal::cuda

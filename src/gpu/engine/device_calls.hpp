@@ -56,7 +56,7 @@ struct CopyOffer {
     uint64_t refusal;                  // a CopyRefusal
     uint64_t send[copying_ranks_max];  // by rank: the send buffer in that rank's addresses
 };
-enum class CopyRefusal : uint64_t { none, other_call, operations, queues, shared, unmapped };
+enum class CopyRefusal : uint64_t { none, other_call, operations, queues, shared, unmapped, many };
 
 // A one-sided call. Its data and its window are device memory.
 struct DeviceAccess {

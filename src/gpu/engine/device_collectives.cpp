@@ -67,7 +67,9 @@ Result<PreparedLaunch*> DeviceCollectives::plan(const Operation& called, uint8_t
     if (switched) memory.bind_multicast(a);
     if (switched || plan->staged()) {
         const bool parted = a.send_stride != 0 ? plan->body != Body::peer_two_shot : switched && a.receive_stride != 0;
-        const size_t staging = switched ? memory.multicast().object.bytes() : memory.layout().staging_bytes;
+        const size_t staging = switched                ? memory.multicast().object.bytes()
+                               : memory.fabric().works ? memory.fabric().layout.staging_bytes
+                                                       : memory.layout().staging_bytes;
         a.tile_bytes = staging / 2 / size_t(parted ? gpu_.layout.ranks : 1) / 64 * 64;
     }
     fresh->send_in_place = in != Held::nothing;
@@ -158,14 +160,13 @@ Status DeviceCollectives::launch(const DeviceCall& call) {
     return launcher_.in_order(call.stream, call.settings, [&](std::optional<int> priority) {
         LaunchShape shape = it.shape;
         shape.priority = priority;
-        return launcher_.enqueue_served(*it.kernel, shape, call.stream, a);
+        return it.plan.steps >= 0 ? launcher_.enqueue_served(*it.kernel, shape, call.stream, a)
+                                  : launcher_.enqueue(*it.kernel, shape, call.stream, &a);
     });
 }
 
 // Not if ranks share a device: launches are counted then, to find ranks that share a stream.
-bool DeviceCollectives::joins() const {
-    return gpu_.domain && !gpu_.sharing && gpu_.layout.hosts == 1 && gpu_.layout.ranks <= ranks_max;
-}
+bool DeviceCollectives::joins() const { return gpu_.domain && !gpu_.sharing && has_fused_kernels(gpu_.layout); }
 
 Status DeviceCollectives::prepare_coalesced(std::span<const DeviceCall> calls) {
     WEFT_TRY(launcher_.take_stream(calls[0].stream));

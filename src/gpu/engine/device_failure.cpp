@@ -221,7 +221,8 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
             .load(std::memory_order_acquire);  // pairs with the release store of `polls` in MessageKernel::poll
     };
     const auto waits = [&](int block, int other) {
-        return (read(block_waits[block].ranks) >> unsigned(other) & 1) != 0;
+        const cuda::RankBits& ranks = block_waits[block].ranks;
+        return cuda::RankBits{read(ranks.low), read(ranks.high)}.has(other);
     };
     // A rank that left in order, or whose process ended, has no kernel any more. A rank that left on another host
     // usually closes the connection after its last data, which ProxyConnections::trouble() reports sooner.

@@ -14,8 +14,9 @@ namespace weft::internal {
 
 class DeviceMessages {
   public:
-    // remote: by bit, the ranks of other hosts.
-    DeviceMessages(int rank, int ranks, uint64_t remote) : rank_(rank), geometry_{ranks}, remote_(remote) {}
+    // remote: the ranks of other hosts.
+    DeviceMessages(int rank, int ranks, const cuda::RankBits& remote)
+        : rank_(rank), geometry_{ranks}, remote_(remote) {}
 
     // The address of this rank's buffer in kernels of `peer`; null: they cannot access it.
     using RemoteAddress = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
@@ -39,13 +40,12 @@ class DeviceMessages {
     Status pair_own();
     // The number of channels that a message of this size uses.
     uint8_t channels_to(int peer, uint64_t bytes, uint32_t mark) const {
-        return (remote_ >> unsigned(peer) & 1) != 0 ? uint8_t(1)
-                                                    : uint8_t(geometry_.pieces(bytes, of_collective(caller_of(mark))));
+        return remote_.has(peer) ? uint8_t(1) : uint8_t(geometry_.pieces(bytes, of_collective(caller_of(mark))));
     }
 
     int rank_;
     cuda::MessageGeometry geometry_;
-    uint64_t remote_;
+    cuda::RankBits remote_;
     std::vector<const DeviceMessage*> sorted_;
     std::vector<cuda::MessageItem> items_;
     std::optional<cuda::MessageCounts> counts_;  // if set, there are no items

@@ -53,7 +53,7 @@ bool has(const DeviceLayout& layout, std::initializer_list<Body> bodies) {
 // The fused techniques for a collective in messages whose whole has so many bytes.
 FusedTechniques techniques_of(const DeviceLayout& layout, Collective collective, size_t bytes) {
     const NameList allowed(layout.rules.names_for(collective, bytes));
-    const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
+    const bool there = has_fused_kernels(layout);
     return {there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot}),
             there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot})};
 }

@@ -25,6 +25,7 @@ struct BlockRules {
 struct CommonSupport {
     uint32_t capabilities = ~uint32_t(0);
     MulticastUse multicast = multicast_off;  // off: there is no staging memory for the switch
+    bool fabric = false;                     // fused kernels reach the ranks of all hosts
 };
 
 // The facts about devices that all ranks agree on.
@@ -36,7 +37,7 @@ struct DeviceLayout {
     std::vector<StepAlgorithm> steps = {};
     std::map<Collective, std::string> excluded = {};  // the algorithms that are not available, and why
     size_t tile_bytes = 0;                            // of step algorithms: rank 0's WEFT_TILE_BYTES
-    int hosts = 1;                                    // with several, only step algorithms work
+    int hosts = 1;                                    // with several, fused kernels need support.fabric
     AlgoRules rules = {};                             // of `algo`
     uint64_t rings = 0;                               // as Choice::rings
     int threads = cuda::threads_max;                  // per block: rank 0's WEFT_GPU_THREADS
@@ -46,6 +47,10 @@ struct DeviceLayout {
     int blocks_min = 1;    // of fused bodies; a kernel of steps has the blocks of its schedule
     BlockRules block_rules = {};
 };
+// Whether fused kernels serve the ranks.
+constexpr bool has_fused_kernels(const DeviceLayout& layout) {
+    return layout.ranks <= cuda::ranks_max && (layout.hosts == 1 || layout.support.fabric);
+}
 // The layout for calls with their own settings: algorithms, channels (0: all) and blocks of the communicator's.
 // A missing algorithm is excluded with the reason. ranks: as seen by rank 0; rows: all algorithms.
 DeviceLayout layout_preferring(const DeviceLayout& made, const CallPreference& wanted, const Layout& ranks,

@@ -68,8 +68,12 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
     } else if (at_others) {
         // A rank of another host may have sent all its data, which is still on its way.
         const int64_t stalled_us = network ? network->stalled_us() : 0;
+        const cuda::LaunchOrder& launches = gpu_.domain->launches();
+        // Kernels of all hosts meet by words over NVLink, which do not stay on their way.
+        const bool over_hosts = gpu_.layout.support.fabric;
+        if (over_hosts && launches.working()) network->health().ask();
         found = diagnosis.check_peers([&](int other, bool died) {
-            if (group.local(other)) return gpu_.domain->launches().captured() || gpu_.domain->launches().working();
+            if (group.local(other) || over_hosts) return launches.captured() || launches.working();
             return stalled_us > 0 && (!died || stalled_us >= RemoteHealth::settled_us);
         });
         // Its last data may have arrived meanwhile, and we may wait for another rank, whose data is on its way.

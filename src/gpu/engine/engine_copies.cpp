@@ -21,6 +21,7 @@ const char* refusal_text(CopyRefusal refusal) {
         case CopyRefusal::queues: return "has few hardware queues (WEFT_GPU_QUEUES)";
         case CopyRefusal::shared: return "shares its device with a rank of its process";
         case CopyRefusal::unmapped: return "has a send buffer that is not registered, or not mapped by all ranks yet";
+        case CopyRefusal::many: return "has more peers than copy engines serve";
     }
     __builtin_unreachable();
 }
@@ -42,8 +43,9 @@ bool EngineCopies::wanted(const Operation& operation, const CallSettings& settin
         return false;
     if (operation.collective != Collective::all_gather && operation.collective != Collective::all_to_all) return false;
     if (operation.count == 0) return false;  // only the kernels' barrier
-    if (!gpu_.exports_buffers) log_refusal(operation, CopyRefusal::none, gpu_.rank);
-    return gpu_.exports_buffers;
+    const bool few = gpu_.layout.ranks <= copying_ranks_max;
+    if (!gpu_.exports_buffers || !few) log_refusal(operation, few ? CopyRefusal::none : CopyRefusal::many, gpu_.rank);
+    return gpu_.exports_buffers && few;
 }
 
 CopyRefusal EngineCopies::find_send_buffer(const DeviceCall& call, CopyOffer& offer) {

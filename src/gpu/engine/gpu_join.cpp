@@ -19,7 +19,6 @@ namespace weft::internal {
 using cuda::BufferRegistry;
 using cuda::Connections;
 using cuda::Domain;
-using cuda::domain_ranks_max;
 using cuda::ranks_max;
 
 // The first rank of them reports it. With MPS sharing is as intended; without it, it is too slow to pass unnoticed.
@@ -103,9 +102,9 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
                                                 options().gpu_threads, agreed.gpu.threads);
         warn_of_device_once(warning, warning);
     }
-    if (ranks > domain_ranks_max)
+    if (ranks > ranks_max)
         return gpu_.fall_to_copies(fmt::format(
-            "the communicator has {} ranks, and kernels serve device memory of up to {}", ranks, domain_ranks_max));
+            "the communicator has {} ranks, and kernels serve device memory of up to {}", ranks, ranks_max));
     DeviceLayout& plans = gpu_.layout;
     plans = {ranks, 0, agreed.algo};
     plans.block_rules = {blocks_together(facts), {agreed.gpu.min_blocks, agreed.gpu.blocks}};
@@ -137,7 +136,7 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     plans.excluded = std::move(steps.excluded);
     plans.tile_bytes = size_t(agreed.tile_bytes);
     Connections connections = std::move(steps.connections);
-    if (ranks <= ranks_max && plans.hosts == 1)
+    if (plans.hosts == 1)
         gpu_.buffer_registry = std::make_unique<BufferRegistry>(gpu_.group, rank, gpu_.device.kernels);
     gpu_.domain =
         std::make_unique<Domain>(gpu_.group, rank, gpu_.device.kernels, std::move(connections), multicast_limits.ranks);
@@ -218,12 +217,15 @@ Status GpuJoin::begin(int64_t timeout_ms) {
     gpu_.timeout_ns = nanoseconds_of(timeout_ms);
     if (gpu_.domain->multicast().works())
         gpu_.layout.support.multicast = MulticastUse(gpu_.group->header().agreed.gpu.multicast);
+    gpu_.layout.support.fabric = gpu_.domain->fabric().works();
+    if (const std::string& why = gpu_.domain->fabric().obstacle(); !why.empty() && rank == 0)
+        warn_of_device_once("the hosts are in one NVLink domain, but use the network between them: " + why, why);
     if (const std::string& why = gpu_.domain->multicast().obstacle(); !why.empty() && rank == 0)
         warn_of_device_once("the switch does not reduce and hand out messages of device memory: " + why, why);
     gpu_.exports_buffers = gpu_.buffer_registry && gpu_.domain->fallback_reason().empty();
     if (gpu_.exports_buffers) {
         gpu_.buffer_registry->open();
-        gpu_.domain->make_copy_signals();
+        if (gpu_.layout.ranks <= copying_ranks_max) gpu_.domain->make_copy_signals();
         if (gpu_.layout.support.multicast != multicast_off) gpu_.domain->make_switched_windows(gpu_.device.kernels);
     }
     if (gpu_.network) WEFT_TRY(gpu_.network->begin(gpu_.domain->memory().remote_ends(), gpu_.domain->reports().ended));

@@ -26,10 +26,9 @@ Status WindowCalls::fits(const void* address, size_t bytes, bool mapped) const {
                     "windows of device memory support up to {} ranks of one host whose devices reach each other's "
                     "memory, but {}",
                     ranks_max,
-                    gpu_.copies                     ? gpu_.copies_reason
-                    : gpu_.layout.hosts > 1         ? "the ranks are on several hosts"
-                    : gpu_.layout.ranks > ranks_max ? fmt::format("there are {}", gpu_.layout.ranks)
-                                                    : gpu_.domain->fallback_reason());
+                    gpu_.copies             ? gpu_.copies_reason
+                    : gpu_.layout.hosts > 1 ? "the ranks are on several hosts"
+                                            : gpu_.domain->fallback_reason());
     if (mapped) return ok();
     const ContextScope scope(gpu_.kernels().context());
     const auto facts = describe_pointer(*gpu_.device.driver, address);

@@ -84,7 +84,7 @@ class AccessKernel {
             if (looking && team_.any(wait.failed)) return false;
             pause();
         }
-        if (wait.polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
+        if (wait.polls != 0) publish({});
         return true;
     }
     WEFT_DEVICE void take() const {
@@ -92,6 +92,11 @@ class AccessKernel {
             a_.signals[a_.rank][a_.waits[i].peer].consumed[a_.waits[i].signal] += a_.waits[i].wanted;
     }
 
+    WEFT_DEVICE void publish(const RankBits& missing) const {
+        RankBits& ranks = a_.block_waits[team_.block].ranks;
+        store_relaxed(&ranks.low, missing.low);
+        store_relaxed(&ranks.high, missing.high);
+    }
     // As MessageKernel::poll(); only the first thread calls it.
     static WEFT_DEVICE_COLD Wait poll(AccessKernel self, uint32_t turns, Wait wait) {
         return self.poll_here(turns, wait);
@@ -100,27 +105,26 @@ class AccessKernel {
         if ((turns & (turns_to_clock - 1)) != 0) return wait;
         const uint64_t now = clock_ns();
         if (wait.begin == 0) wait.begin = now;
-        uint64_t ranks = 0;
+        RankBits ranks;
         int missing = 0;
         SignalReport lacking{};
         for (int i = a_.wait_count - 1; i >= 0; --i) {
             const AccessWait& awaited = a_.waits[i];
             const uint64_t there = received(awaited);
             if (there >= awaited.wanted) continue;
-            ranks |= uint64_t(1) << unsigned(awaited.peer);
+            ranks.add(awaited.peer);
             missing = awaited.peer;
             lacking = {awaited.signal, there, awaited.wanted};
         }
-        if (ranks == 0) return wait;
+        if (ranks.none()) return wait;
         const bool aborted = load_relaxed(a_.abort) != 0;
         if (aborted || (a_.timeout_ns != 0 && now - wait.begin > a_.timeout_ns)) {
             report_here(aborted ? KernelFailure::aborted : KernelFailure::timeout, missing, lacking);
             return {0, 0, true};
         }
         if (now - wait.begin > patience_ns) {
-            BlockWait& block_waits = a_.block_waits[team_.block];
-            store_relaxed(&block_waits.ranks, ranks);
-            store_release(&block_waits.polls, ++wait.polls);
+            publish(ranks);
+            store_release(&a_.block_waits[team_.block].polls, ++wait.polls);
             sleep_a_little();
         }
         return wait;

@@ -6,20 +6,21 @@
 #include <string>
 
 #include "src/base/result.hpp"
+#include "src/gpu/kernels/rank_bits.hpp"
 #include "src/segment/oob_store.hpp"
 
 namespace weft::internal::cuda {
 
 // A rank's report; `text` says what is wrong. An entry may lie at any address.
 struct JoinReport {
-    std::byte unreached_bytes[sizeof(uint64_t)];
+    std::byte unreached_bytes[sizeof(RankBits)];
     bool good;
     bool root;  // this rank is the root cause: it could not export memory, and other ranks' reports follow from that
-    char text[86];
+    char text[78];
     static constexpr size_t piece = sizeof text - 1;
-    // By bit: the ranks whose memory some rank cannot reach. 0: none, or the fault is a different one.
-    uint64_t unreached() const {
-        uint64_t ranks;
+    // The ranks whose memory some rank cannot reach. None: the fault is a different one, or there is none.
+    RankBits unreached() const {
+        RankBits ranks;
         memcpy(&ranks, unreached_bytes, sizeof ranks);
         return ranks;
     }
@@ -29,7 +30,7 @@ static_assert(sizeof(JoinReport) <= OobEntry::value_bytes && alignof(JoinReport)
 
 // Posts the parts of a report, the first part last: a reader that sees the first part sees all parts.
 template <class Post>
-Status put_in_parts(const Status& status, bool root, uint64_t unreached, Post&& post) {
+Status put_in_parts(const Status& status, bool root, const RankBits& unreached, Post&& post) {
     const std::string& text = status.sentence();
     for (int part = join_report_letters - 1; part >= 0; --part) {
         JoinReport join_report{{}, status.ok(), root, {}};

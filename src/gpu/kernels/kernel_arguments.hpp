@@ -9,9 +9,12 @@
 
 namespace weft::internal::cuda {
 
-inline constexpr int ranks_max = 16;         // ranks whose kernels access each other's flags and memory
-inline constexpr int domain_ranks_max = 64;  // ranks that share device memory or have connections to it
-inline constexpr int blocks_max = 64;        // of one kernel
+// Ranks that share device memory or have connections to it. The tables by rank fill the 4 KiB of arguments that every
+// driver passes. Kernels index the constant bank by rank without a copy, so one kernel serves few ranks and many.
+inline constexpr int ranks_max = 72;
+inline constexpr int flag_row_ranks = 80;  // ranks_max, rounded up to whole cache lines of flags
+inline constexpr int few_ranks_max = 16;   // limits and memory are scaled for more ranks than published results have
+inline constexpr int blocks_max = 64;      // of one kernel
 // Without a setting. A block takes a multiprocessor, so kernels of four communicators find room on 132 of them.
 // Published for H100: copies by registers reach 323 GB/s with 24 multiprocessors, and 343 with all.
 inline constexpr int blocks_usual = 32;
@@ -42,7 +45,7 @@ struct alignas(16) PacketLine {
 // when the communicator begins. Peers write only `barrier` and the exported addresses.
 struct RankFlags {
     // By block and rank: the latest epoch that this block of that rank has announced.
-    uint64_t barrier[blocks_max][ranks_max];
+    uint64_t barrier[blocks_max][flag_row_ranks];
     // By block and rank: the addresses of that rank's input and output, as this rank's kernel needs them. That rank writes
     // them with the epoch of its entry barrier. 0: the kernel must use staging memory.
     PacketLine exports[blocks_max][ranks_max][2];
@@ -88,14 +91,16 @@ struct FailureReport {
 };
 
 // A rank's packet memory: lines by parity of the epoch, block and sending rank. Zero when the communicator begins.
-inline constexpr int lines_per_sender = 512;
+// Many ranks have many lines together: 64 of each keep the memory below 5 MiB.
+constexpr int lines_per_sender(int ranks) { return ranks <= few_ranks_max ? 512 : 64; }
 inline constexpr int packet_blocks = 32;  // the most blocks of a packet kernel
 constexpr size_t packet_memory_bytes(int ranks) {
-    return sizeof(PacketLine) * 2 * packet_blocks * lines_per_sender * size_t(ranks);
+    return sizeof(PacketLine) * 2 * packet_blocks * size_t(lines_per_sender(ranks)) * size_t(ranks);
 }
 constexpr PacketLine* packet_lines(PacketLine* memory, int ranks, uint32_t parity, int block, int sender) {
-    return memory +
-           ((size_t(parity) * packet_blocks + size_t(block)) * size_t(ranks) + size_t(sender)) * lines_per_sender;
+    // In 32 bits: there are fewer than 2^20 lines.
+    return memory + ((parity * packet_blocks + uint32_t(block)) * uint32_t(ranks) + uint32_t(sender)) *
+                        uint32_t(lines_per_sender(ranks));
 }
 
 // One direction between two ranks. The slots and `filled` lie in the receiver's memory, `consumed` in the sender's.

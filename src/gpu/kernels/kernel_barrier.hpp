@@ -232,7 +232,7 @@ class KernelBarrier {
             for (uint32_t parity = 0; parity < 2; ++parity)
                 for (int sender = 0; sender < a.ranks; ++sender) {
                     PacketLine* lines = packet_lines(a.packets[a.rank], a.ranks, parity, team_.block, sender);
-                    for (int i = team_.thread; i < lines_per_sender; i += team_.threads) lines[i] = {};
+                    for (int i = team_.thread; i < lines_per_sender(a.ranks); i += team_.threads) lines[i] = {};
                 }
         }
         for (int i = team_.thread; i < 2 * ranks_max; i += team_.threads) own_.exports[team_.block][i / 2][i % 2] = {};

@@ -6,10 +6,10 @@
 #include <cstdint>
 
 #include "src/gpu/kernels/kernel_arguments.hpp"
+#include "src/gpu/kernels/rank_bits.hpp"
 
 namespace weft::internal::cuda {
 
-inline constexpr int message_ranks_max = 64;
 // Of a p2p channel, at most. A block copies at most 20 bytes per nanosecond, and a flag's round trip takes four
 // microseconds: four slots of 32 KiB keep a p2p channel busy.
 inline constexpr uint32_t message_slots = 4;
@@ -73,8 +73,8 @@ struct MessageGeometry {
     // Index in a rank's area, by the peer that shares the channel.
     constexpr size_t p2p(int peer, int channel) const { return size_t(peer) * size_t(channels()) + size_t(channel); }
 };
-inline constexpr int message_queues_max = 128;  // of a kernel: both directions
-inline constexpr int message_p2p_max = 512;     // of a kernel
+inline constexpr int message_queues_max = 2 * ranks_max;  // of a kernel: both directions
+inline constexpr int message_p2p_max = 512;               // of a kernel
 
 // A message, or a rank's copy to itself.
 struct MessageItem {
@@ -103,7 +103,7 @@ struct MessageCounts {
                                                                      // place
     uint32_t element;                                                // bytes
     uint32_t mark;
-    const std::byte* remote_sends[message_ranks_max];  // where the peer's kernels can read `send`; null: nowhere
+    const std::byte* remote_sends[ranks_max];  // where the peer's kernels can read `send`; null: nowhere
 };
 
 // KernelFailure::counts; all values in elements.
@@ -127,11 +127,11 @@ struct MessageReport {
 };
 // The ranks that a block has been waiting for, in host memory; one writer.
 struct BlockWait {
-    alignas(16) uint64_t ranks;  // by bit; 0: the block makes progress, or has ended
+    alignas(16) RankBits ranks;  // none: the block makes progress, or has ended
     uint64_t polls;              // polls of all its p2p channels since the wait began
 };
 
-inline constexpr int message_items_within = 72;    // in the arguments themselves
+inline constexpr int message_items_within = 64;    // in the arguments themselves
 inline constexpr int message_items_max = 8 << 10;  // of one kernel
 
 struct MessageArguments {
@@ -155,10 +155,10 @@ struct MessageArguments {
     bool in_table;       // the items are in the table; else in `items`
     uint32_t* ended;     // as in KernelArguments
     struct RemotePeers {
-        uint64_t ranks;                          // by bit
+        RankBits ranks;
         std::byte *sent_slots, *received_slots;  // remote_message_slots()
     } remote;                                    // peers on other hosts
-    std::byte* areas[message_ranks_max];         // of a remote peer: its RemoteMessageArea
+    std::byte* areas[ranks_max];                 // of a remote peer: its RemoteMessageArea
     MessageQueue queues[message_queues_max];
     union {
         MessageItem items[message_items_within];

@@ -127,7 +127,7 @@ class MessageKernel {
         }
     }
     WEFT_DEVICE void move_on(const Wait& wait) const {
-        if (wait.polls != 0) store_relaxed(&a_.block_waits[team_.block].ranks, uint64_t(0));
+        if (wait.polls != 0) publish({});
     }
 
     struct Piece {
@@ -233,6 +233,11 @@ class MessageKernel {
         ++p2p.message;
     }
 
+    WEFT_DEVICE void publish(const RankBits& missing) const {
+        RankBits& ranks = a_.block_waits[team_.block].ranks;
+        store_relaxed(&ranks.low, missing.low);
+        store_relaxed(&ranks.high, missing.high);
+    }
     // Not every turn, as in KernelBarrier.
     static WEFT_DEVICE_COLD Wait poll(MessageKernel self, uint32_t turns, Wait wait) {
         return self.poll_here(turns, wait);
@@ -243,14 +248,14 @@ class MessageKernel {
         if ((turns & (turns_to_clock - 1)) != 0) return wait;
         const uint64_t now = clock_ns();
         if (wait.begin == 0) wait.begin = now;
-        uint64_t ranks = 0;
+        RankBits ranks;
         int missing = 0;
         for (int i = p2p_count_ - 1; i >= 0; --i) {
             const P2pChannel& p2p = block_.p2p_channels[i];
             const MessageQueue& queue = a_.queues[p2p.queue];
             // A zero-copy message ends when the peer has read it.
             if (p2p.message == queue.count && (!p2p.zero_copy || p2p.moved == load_relaxed(&consumed(p2p)))) continue;
-            ranks |= uint64_t(1) << unsigned(queue.peer);
+            ranks.add(queue.peer);
             missing = i;
         }
         const bool aborted = load_relaxed(a_.abort) != 0;
@@ -263,9 +268,8 @@ class MessageKernel {
         }
         if (now - wait.begin > patience_ns) {
             // If a rank is still missing two polls after it left, it left without its part of the message.
-            BlockWait& block_waits = a_.block_waits[team_.block];
-            store_relaxed(&block_waits.ranks, ranks);
-            store_release(&block_waits.polls, ++wait.polls);
+            publish(ranks);
+            store_release(&a_.block_waits[team_.block].polls, ++wait.polls);
             sleep_a_little();
         }
         return wait;
@@ -303,12 +307,12 @@ class MessageKernel {
     // Null: the peer is on this host.
     WEFT_DEVICE RemoteMessageArea* remote(const P2pChannel& p2p) const {
         const int other = peer(p2p);
-        return (a_.remote.ranks >> unsigned(other) & 1) != 0 ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other])
-                                                             : nullptr;
+        return a_.remote.ranks.has(other) ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other]) : nullptr;
     }
     WEFT_DEVICE std::byte* remote_slot(std::byte* slots, const P2pChannel& p2p) const {
-        const size_t index = size_t(count_bits(a_.remote.ranks & ((uint64_t(1) << unsigned(peer(p2p))) - 1)));
-        return remote_message_slots(slots, index) + slot_of(p2p) * message_slot_bytes;
+        const RankBits before = a_.remote.ranks.below(peer(p2p));
+        const int index = count_bits(before.low) + count_bits(before.high);
+        return remote_message_slots(slots, size_t(index)) + slot_of(p2p) * message_slot_bytes;
     }
     // Slots moved by earlier kernels.
     WEFT_DEVICE uint32_t& moved_before(const P2pChannel& p2p) const {

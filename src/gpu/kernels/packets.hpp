@@ -109,7 +109,7 @@ class PacketExchange {
     // Each rank reduces its share of the others' data and sends the result to all. Ranks own the lines of a round in
     // turn. The lower half of a sender's memory holds contributions, the upper half results.
     WEFT_DEVICE void two_shot() {
-        constexpr int half = lines_per_sender / 2;
+        const int half = lines_per_sender(a_.ranks) / 2;
         if (!barrier_.begin()) return;
         const Round round = rounds_of(half * a_.ranks);
         const int share = (round.lines + a_.ranks - 1) / a_.ranks;  // lines of each rank
@@ -152,7 +152,7 @@ class PacketExchange {
     // False: leave.
     WEFT_DEVICE bool one_shot_rounds() {
         const bool gives = is_one_of(a_.source_rank, a_.rank), takes = is_one_of(a_.destination_rank, a_.rank);
-        const Round round = rounds_of(lines_per_sender);
+        const Round round = rounds_of(lines_per_sender(a_.ranks));
         for (uint64_t number = 0; number < round.rounds; ++number) {
             barrier_.announce();
             barrier_.at_tile(number);

@@ -90,16 +90,17 @@ TEST_CASE("messages of no, one and many rounds of packets come out alike", "[cud
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs inputs(random);
-    const int n = 3;
-    VirtualRanks ranks(n);
-    for (const Launch& launch : launches)
-        for (const size_t count : {0, 1, 2, 511, 512, 513, 1023, 1024, 1025, 5000, 5999}) {
-            if (small() && random() % 4 != 0) continue;
-            Call call = call_of(weftFloat64, weftSum);
-            call.tile_bytes = 4096;
-            inputs.fill(call, n, count, random);
-            check(ranks, call, launch);
-        }
+    for (const int n : {3, 17}) {
+        VirtualRanks ranks(n);
+        for (const Launch& launch : launches)
+            for (const size_t count : {0, 1, 2, 511, 512, 513, 1023, 1024, 1025, 5000, 5999}) {
+                if ((small() || n > 3) && random() % 4 != 0) continue;
+                Call call = call_of(weftFloat64, weftSum);
+                call.tile_bytes = 4096;
+                inputs.fill(call, n, count, random);
+                check(ranks, call, launch);
+            }
+    }
 }
 
 TEST_CASE("many calls of every kind and size in a row, some ranks late, end well", "[cuda]") {
@@ -137,7 +138,7 @@ TEST_CASE("ranks go on when their epochs are used up and begin again", "[cuda]")
     std::mt19937 random(seed());
     const WildInputs inputs(random);
     for (const Launch& launch : launches) {
-        const int n = 3;
+        const int n = random() % 8 == 0 ? 17 : 3;
         VirtualRanks ranks(n);
         ranks.go_to(cuda::KernelBarrier::last_epoch - 5);
         for (int i = 0; i < 12; ++i) {
@@ -154,7 +155,7 @@ TEST_CASE("a local sum gives the bits of rank order", "[cuda]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs inputs(random);
-    for (const int n : {1, 2, 3, 8, 16}) {
+    for (const int n : {1, 2, 3, 8, 16, 24}) {
         VirtualRanks ranks(n);
         for (int type = 0; type < weftNumTypes; ++type)
             for (int op = 0; op < weftNumOps; ++op) {

@@ -74,6 +74,22 @@ TEST_CASE("every fused body of every collective gives the bits of its expansion"
     }
 }
 
+TEST_CASE("fused bodies of more than 16 ranks give the bits of their expansion", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {17, 24, 72}) {
+        VirtualRanks ranks(n);
+        for (const Collective collective : collectives)
+            for (const Launch& launch : launches_of(collective)) {
+                if (n == 72 && (launch.blocks > 1 || random() % 3 != 0)) continue;
+                // Of packets, one round and several.
+                for (const size_t count : {size_t(random() % 40), size_t(n == 72 ? 70 : 200)})
+                    check(ranks, draw(collective, n, weftFloat64, weftSum, count, inputs, random), launch);
+            }
+    }
+}
+
 TEST_CASE("collectives of all kinds follow each other over the same words, some by steps", "[cuda]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());

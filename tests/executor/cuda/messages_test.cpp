@@ -28,7 +28,7 @@ struct MessageRanks {
             memset(area(rank) + geometry.state_bytes(), 0x5a, geometry.bytes() - geometry.state_bytes());
             words.push_back(std::make_unique<RankFlags>());
             tables.push_back(std::make_unique<MessageItem[]>(message_items_max));
-            arrangements.emplace_back(rank, ranks, 0);
+            arrangements.emplace_back(rank, ranks, RankBits{});
         }
         reports.resize(size_t(ranks)), message_reports.resize(size_t(ranks)), aborts.resize(size_t(ranks));
         block_waits.resize(size_t(ranks) * blocks_max);
@@ -141,7 +141,7 @@ TEST_CASE("messages arrive with any grids of their ranks", "[cuda]") {
         threads.clear();
         for (const auto& mesh : meshes) CHECK(mesh->arrived());
         for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::KernelFailure::none);
-        for (const BlockWait& block_waits : ranks.block_waits) CHECK(block_waits.ranks == 0);
+        for (const BlockWait& block_waits : ranks.block_waits) CHECK(block_waits.ranks.none());
     }
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("a mismatched or missing message ends the kernel with a report", "[cud
         // It says whom it misses, and that it goes on looking.
         const BlockWait& block_waits = ranks.block_waits[blocks_max];
         while (load_acquire(&block_waits.polls) < 3) std::this_thread::yield();
-        CHECK(load_acquire(&block_waits.ranks) == 1);
+        CHECK(load_acquire(&block_waits.ranks.low) == 1);
         store_release(&ranks.aborts[1], 1u);
         waits.join();
         CHECK(ranks.reports[1].failure == cuda::KernelFailure::aborted);
@@ -205,7 +205,7 @@ TEST_CASE("a mismatched or missing message ends the kernel with a report", "[cud
 }
 
 TEST_CASE("p2p_channels of all ranks lie apart, and a rank's fit a kernel's", "[cuda]") {
-    for (int ranks = 1; ranks <= message_ranks_max; ++ranks) {
+    for (int ranks = 1; ranks <= ranks_max; ++ranks) {
         const MessageGeometry geometry{ranks};
         INFO(ranks << " ranks");
         CHECK(2 * (ranks - 1) + 1 <= message_queues_max);

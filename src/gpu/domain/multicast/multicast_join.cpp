@@ -80,7 +80,7 @@ bool MulticastJoin::passed(int entry) {
 
 Status MulticastJoin::report(int entry, const Status& done, Stage next) {
     stage_ = next;
-    return entries_.post_report(entry, done, false, 0);
+    return entries_.post_report(entry, done, false, {});
 }
 
 // A failure is reported with that of add().

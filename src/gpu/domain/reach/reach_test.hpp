@@ -1,4 +1,4 @@
-// reach_test.hpp: tests that the ranks of a host reach each other's memory: each rank reads a value of every peer and
+// reach_test.hpp: tests that the ranks of a domain reach each other's memory: each rank reads a value of every peer and
 // writes a value to every peer, by kernels. Thread-bound to the rank.
 #pragma once
 #include "src/drivers/cuda/stream.hpp"
@@ -6,10 +6,19 @@
 
 namespace weft::internal::cuda {
 
+// The tested memory. The vectors must outlive the test.
+struct ReachedMemory {
+    int rank;                               // whose test this is
+    const std::vector<int>& ranks;          // the ranks that take part
+    const std::vector<CUdeviceptr>& bases;  // by rank; 0: not mapped
+    size_t probe;                           // where a ReachProbe lies in each rank's
+    size_t cleared;                         // bytes from the beginning that clear() clears
+};
+
 class ReachTest {
   public:
-    // `memory` and `ranks` must outlive this object.
-    ReachTest(const DomainRanks& ranks, const DomainMemory& memory) : ranks_(ranks), memory_(memory) {}
+    // `memory` has the kernels and the rank's reports. It must outlive this object.
+    ReachTest(const DomainMemory& memory, const ReachedMemory& tested) : memory_(memory), tested_(tested) {}
 
     Status begin();
     // Destroys the stream; its context must be current. Copies and kernels on it may still run after a failure.
@@ -18,7 +27,7 @@ class ReachTest {
         if (stream_) (void)stream_.synchronize();
     }
 
-    // Clears the rank's own device memory, as far as peers read it.
+    // Clears the rank's own memory, as far as peers read it.
     Status clear();
     // Writes the values that peers will read here, and that this rank will write to them.
     Status write();
@@ -28,17 +37,17 @@ class ReachTest {
     // copy would be captured with it.
     Status write_programs();
     Status synchronize() const { return stream_.synchronize(); }
-    // Whether the values are right. `unreached`: by bit, ranks whose memory some rank does not reach. Fails if they
+    // Whether the values are right. `unreached`: ranks whose memory some rank does not reach. Fails if they
     // cannot be read; `fault` is the first wrong value.
-    Status check(uint64_t& unreached, Status& fault);
+    Status check(RankBits& unreached, Status& fault);
 
   private:
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     const Driver& driver() const { return memory_.kernels().driver(); }
-    CUdeviceptr probe_of(int rank) const { return memory_.base(rank) + memory_.layout().probe; }
+    CUdeviceptr probe_of(int rank) const { return tested_.bases[size_t(rank)] + tested_.probe; }
 
-    const DomainRanks& ranks_;
     const DomainMemory& memory_;
+    const ReachedMemory tested_;
     Stream stream_;
 };
 

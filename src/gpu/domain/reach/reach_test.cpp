@@ -1,11 +1,11 @@
-#include "src/gpu/domain/reach_test.hpp"
+#include "src/gpu/domain/reach/reach_test.hpp"
 
 namespace weft::internal::cuda {
 
 namespace {
 
 uint32_t own_number(int rank) { return 0x77656674u + uint32_t(rank); }
-uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * domain_ranks_max + to + 1) | 1; }
+uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * ranks_max + to + 1) | 1; }
 
 }  // namespace
 
@@ -17,16 +17,15 @@ Status ReachTest::begin() {
 }
 
 Status ReachTest::clear() {
-    // The message slots and the memory behind them are not cleared: nothing there is read before it is written.
-    return fill_async(driver(), memory_.own().address(), 0, memory_.layout().message_slots, stream_.handle());
+    return fill_async(driver(), tested_.bases[size_t(tested_.rank)], 0, tested_.cleared, stream_.handle());
 }
 
 Status ReachTest::write() {
     ReachProbe& probe = memory_.reports().probe;
     probe = {};
-    probe.own = own_number(ranks_.rank);
-    for (const int peer : ranks_.members) probe.to[peer] = number_between(ranks_.rank, peer);
-    WEFT_TRY(copy_async(driver(), probe_of(ranks_.rank), memory_.reports_address() + offsetof(HostReports, probe),
+    probe.own = own_number(tested_.rank);
+    for (const int peer : tested_.ranks) probe.to[peer] = number_between(tested_.rank, peer);
+    WEFT_TRY(copy_async(driver(), probe_of(tested_.rank), memory_.reports_address() + offsetof(HostReports, probe),
                         sizeof probe, stream_.handle()));
     return stream_.synchronize();
 }
@@ -52,25 +51,25 @@ Status ReachTest::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
 }
 
 Status ReachTest::access(int peer) {
-    const CUdeviceptr own = probe_of(ranks_.rank), theirs = probe_of(peer);
+    const CUdeviceptr own = probe_of(tested_.rank), theirs = probe_of(peer);
     const size_t word = sizeof(uint32_t);
     WEFT_TRY(
         copy_by_kernel(own + offsetof(ReachProbe, seen) + word * size_t(peer), theirs + offsetof(ReachProbe, own)));
-    return copy_by_kernel(theirs + offsetof(ReachProbe, from) + word * size_t(ranks_.rank),
+    return copy_by_kernel(theirs + offsetof(ReachProbe, from) + word * size_t(tested_.rank),
                           own + offsetof(ReachProbe, to) + word * size_t(peer));
 }
 
-Status ReachTest::check(uint64_t& unreached, Status& fault) {
+Status ReachTest::check(RankBits& unreached, Status& fault) {
     const ReachProbe& probe = memory_.reports().probe;
-    WEFT_TRY(copy_async(driver(), memory_.reports_address() + offsetof(HostReports, probe), probe_of(ranks_.rank),
+    WEFT_TRY(copy_async(driver(), memory_.reports_address() + offsetof(HostReports, probe), probe_of(tested_.rank),
                         sizeof probe, stream_.handle()));
     WEFT_TRY(stream_.synchronize());
-    for (const int peer : ranks_.members) {
-        if (peer == ranks_.rank) continue;
+    for (const int peer : tested_.ranks) {
+        if (peer == tested_.rank) continue;
         const bool reads = probe.seen[peer] == own_number(peer),
-                   is_written = probe.from[peer] == number_between(peer, ranks_.rank);
-        if (!reads) unreached |= DomainRanks::bit(peer);
-        if (!is_written) unreached |= DomainRanks::bit(ranks_.rank);
+                   is_written = probe.from[peer] == number_between(peer, tested_.rank);
+        if (!reads) unreached.add(peer);
+        if (!is_written) unreached.add(tested_.rank);
         if (!fault || (reads && is_written)) continue;
         fault = reads
                     ? fail(error::gpu_peer_access, "what rank {} wrote into its device memory did not arrive", peer)
