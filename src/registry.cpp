@@ -105,6 +105,14 @@ Networks own_networks() {
     return networks;
 }
 
+int64_t longest_repeat_us() {
+    const NameList allowed(options().transports);
+    int64_t longest = 0;
+    for (const Transport* transport : transports())
+        if (allowed.admits(transport->name)) longest = std::max(longest, transport->repeat_us());
+    return longest;
+}
+
 const Transport* agreed_transport(const Networks& lower, const Networks& higher) {
     for (const NetworkFacts& own : lower)
         if (find_network(higher, own.mark))

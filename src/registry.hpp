@@ -24,6 +24,8 @@ Networks own_networks();
 const Transport* agreed_transport(const Networks& lower, const Networks& higher);
 // The same for two ranks that have met.
 const Transport* agreed_transport(const Segment& group, int one, int other);
+// The longest Transport::repeat_us() of the transports that the user allows.
+int64_t longest_repeat_us();
 // Null: 0, or this process has no such transport.
 const Transport* transport_of(uint16_t mark);
 

@@ -93,6 +93,8 @@ class Transport {
     virtual uint32_t network() const { return 0; }
     // Of that network, for predictions.
     virtual NetworkSpeed speed() const { return {}; }
+    // For so long its device repeats data that the peer's does not acknowledge, before it reports a failure; 0: it has none.
+    virtual int64_t repeat_us() const { return 0; }
     virtual std::vector<Rail> rails() const { return {}; }
     // The NICs that connections of this rank may use if its device has this bus id: names as in /sys (mlx5_0), or bus
     // ids. Empty: unknown.

@@ -62,6 +62,7 @@ TEST_CASE("RDMA options become settings, and what is unset follows from the link
     CHECK(standard->path_with(1).timeout == 20);
     CHECK(standard->path_with(2).timeout == 17);
     CHECK(standard->path_with(1).retries == 6);
+    CHECK(standard->path_with(1).repeat_us() == 7 * 4'294'967);
     CHECK(standard->pairs_on(link_infiniband) == 1);
     CHECK(standard->pairs_on(link_ethernet) == 2);
     CHECK(standard->adaptive_routing.on(link_infiniband));

@@ -83,7 +83,10 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
             last = domain.take_status();
             continue;
         }
-        devices->all_.push_back({std::move(*context), std::move(*domain)});
+        // Without it lanes work, so a limit of pinned memory is reported by what needs more.
+        auto probe = ProbePage::make(**domain);
+        if (!probe) WEFT_LOG(info, net, "probes of lanes on {} have no bytes: {}", name, probe.status().sentence());
+        devices->all_.push_back({std::move(*context), std::move(*domain), probe ? std::move(*probe) : nullptr});
     }
     if (!last) WEFT_LOG(info, net, "{}", last.text());
     if (devices->all_.empty()) return last;

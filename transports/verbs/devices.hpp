@@ -8,6 +8,7 @@
 #include "src/drivers/verbs/memory.hpp"
 #include "src/drivers/verbs/ports.hpp"
 #include "transports/transport.hpp"
+#include "transports/verbs/probe_page.hpp"
 #include "transports/verbs/settings.hpp"
 
 namespace weft::internal::verbs {
@@ -16,6 +17,8 @@ namespace weft::internal::verbs {
 struct Device {
     std::unique_ptr<Context> context;
     std::unique_ptr<ProtectionDomain> domain;
+    std::unique_ptr<ProbePage> probe;  // null: it could not be registered
+    ProbeTarget probe_target() const { return probe ? probe->target() : ProbeTarget(); }
 };
 
 // A port that links may use.

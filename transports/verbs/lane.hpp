@@ -5,6 +5,7 @@
 
 #include "src/drivers/verbs/queue_pair.hpp"
 #include "transports/verbs/flows.hpp"
+#include "transports/verbs/probe_page.hpp"
 
 namespace weft::internal::verbs {
 
@@ -24,6 +25,8 @@ struct Lane {
     std::unique_ptr<QueuePair> pair;  // null: drained or gone
     PathEnd own, peer;
     int receive_requests = 0;
+    const ProbePage* probe = nullptr;  // of the device; null: it has none
+    ProbeTarget peer_probe;            // if the lane was made again
 
     PairNumber numbers() const;
     void set_peer(const PairNumber& numbers);

@@ -256,6 +256,11 @@ void Link::enable(LaneId id) {
         lose_lane(id.lane, refused_to_send(state_.lanes[id.lane], error));
 }
 
+void Link::lose_probe(LaneId id) {
+    if (!ended() && recovery_.probes(id))
+        lose_lane(id.lane, weft::internal::fail(error::verbs_device, "a port is active again"));
+}
+
 void Link::step(bool quiet) {
     if (ended()) return;
     if (Status stepped = recovery_.step(now_us(), quiet); !stepped) return fail(std::move(stepped));

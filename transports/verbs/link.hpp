@@ -47,6 +47,7 @@ class Link {
     void take_report(LaneReport report);
     void install(size_t lane, Lane made);
     void enable(LaneId id);
+    void lose_probe(LaneId id);  // a port became active while the lane's probe was repeated
     void step(bool quiet);  // as Recovery::step()
     Recovery& recovery() { return recovery_; }
     bool waits_by_time() const { return failure_.ok() && (ended_us_ != 0 || recovery_.waits_by_time()); }

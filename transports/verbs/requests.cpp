@@ -66,11 +66,17 @@ void PartRequest::fill(uint32_t link, size_t place, const Lane& lane, const Outg
     last.imm_data = imm_of(Immediate::of_part(outgoing.connection, number, message.parts, part));
 }
 
-abi::SendRequest probe_request(uint32_t link, size_t place, const Lane& lane) {
+abi::SendRequest probe_request(uint32_t link, size_t place, const Lane& lane, abi::Sge& piece) {
     abi::SendRequest request{};
     request.wr_id = RequestId::of(false, link, place, lane.posted);
     request.opcode = opcode::write;
     request.send_flags = send_flag::signaled;
+    if (lane.probe == nullptr || lane.peer_probe.key == 0) return request;
+    piece = {lane.probe->address(), uint32_t(ProbePage::bytes), lane.probe->lkey()};
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.remote_addr = lane.peer_probe.address;
+    request.rkey = lane.peer_probe.key;
     return request;
 }
 

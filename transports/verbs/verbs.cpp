@@ -22,6 +22,8 @@ class VerbsTransport final : public Transport {
     }
     uint32_t network() const override;
     NetworkSpeed speed() const override;
+    // A link with one rail repeats for longest.
+    int64_t repeat_us() const override { return settings().path_with(1).repeat_us(); }
     std::vector<Rail> rails() const override {
         const auto devices = Devices::of_process();
         return devices ? (*devices)->rails(settings()) : std::vector<Rail>();

@@ -81,6 +81,7 @@ enum FrameKind : uint32_t {
     frame_lane_answer,   // LaneOffer with the chosen GIDs
     frame_lane_refused,  // LaneId: not now
     frame_lane_ready,    // LaneId: this side accepts messages there
+    frame_lane_hurry,    // LaneId: this side's port is active again
 };
 
 struct PairNumber {
@@ -102,7 +103,7 @@ struct PortOffer {
     static std::optional<PortOffer> read(ByteReader& from);
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 4;
+    static constexpr uint32_t expected_version = 5;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
     int rails_used = 1;            // as many as this side would send on

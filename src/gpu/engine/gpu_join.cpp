@@ -199,7 +199,7 @@ Status GpuJoin::check_others(const std::vector<int>& missing) {
             return fail(error::init_rank_died, "{} died while the ranks were joining their devices",
                         group.name_of(other))
                 .about({.rank = other, .peer = gpu_.rank});
-    WEFT_TRY(leaders_.look(group, gpu_.rank, missing, RemoteHealth::settled_us));
+    WEFT_TRY(leaders_.look(group, gpu_.rank, missing, RemoteHealth::settled_us, now));
     if (deadline_us_ > 0 && now > deadline_us_)
         return fail(error::init_rank_missing,
                     "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", gpu_.rank,

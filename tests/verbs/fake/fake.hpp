@@ -37,6 +37,7 @@ int64_t now_us();
 
 struct Port {
     std::atomic<bool> up{true}, grh_required{false};
+    std::atomic<uint64_t> hole_bytes{0};  // larger requests are lost; 0: none
     int mtu = 5, layer = verbs::link_ethernet;
     uint16_t lid = 0;
     std::map<int, abi::GidEntry> gids;

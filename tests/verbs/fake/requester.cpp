@@ -48,7 +48,10 @@ bool Engine::send_some(Pair& pair, int64_t now) {
             return true;
         }
         ++fake(pair.context).of->requests;
-        if (!World::get().loses_request()) deliver(pair, entry.message);
+        const uint64_t hole = port_of(pair).hole_bytes;
+        const bool swallowed = hole != 0 && entry.bytes > hole;
+        if (swallowed) ++World::get().lost;
+        if (!World::get().loses_request() && !swallowed) deliver(pair, entry.message);
         if (pair.sent++ == 0) start_deadline(pair, now);
         busy = true;
     }

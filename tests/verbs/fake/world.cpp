@@ -200,7 +200,7 @@ bool World::device_statement(const std::string& what, std::istream& words) {
         default_devices = false;
         return true;
     }
-    constexpr const char* known[] = {"layer", "mtu", "speed", "grh", "gid", "no_gids", "refuse_gid", "pkey"};
+    constexpr const char* known[] = {"layer", "mtu", "speed", "grh", "gid", "no_gids", "refuse_gid", "pkey", "hole"};
     if (std::find(std::begin(known), std::end(known), what) == std::end(known)) return false;
     words >> name;
     std::lock_guard held(mutex);
@@ -220,6 +220,10 @@ bool World::port_statement(const std::string& what, Port& port, int number, std:
     } else if (what == "grh") {
         words >> index;
         port.grh_required = index != 0;
+    } else if (what == "hole") {
+        uint64_t bytes = 0;
+        words >> bytes;
+        port.hole_bytes = bytes;
     } else if (what == "no_gids") {
         port.gids.clear();
     } else if (what == "refuse_gid") {

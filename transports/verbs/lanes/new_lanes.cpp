@@ -70,6 +70,7 @@ Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::sh
     options.receive_requests = std::min(options.receive_requests, most);
     Lane lane;
     lane.device = port.device;
+    lane.probe = device.probe.get();
     lane.ring.resize(size_t(options.send_requests));
     lane.receive_requests = options.receive_requests;
     if (!queue) {

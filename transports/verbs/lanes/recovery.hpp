@@ -65,6 +65,8 @@ class Recovery {
     void install(size_t lane, Lane made);
     // The peer receives on it now: sends a probe. An errno value, or 0.
     int probe(LaneId id);
+    // Whether the probe is on its way, and a new lane may take its place.
+    bool probes(LaneId id) const;
     // A request on it is complete. True: it was the probe, so the lane carries messages from now on.
     bool proved(size_t lane);
     // A request with data is complete.
