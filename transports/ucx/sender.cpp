@@ -8,16 +8,21 @@ namespace weft::internal::ucx {
 
 namespace {
 
+constexpr uint64_t headers_bytes = sizeof(MessageHeader) + 64;  // with UCX's own
+
 // Thread-bound (transports/connection.hpp).
 class UcxSender final : public Sender, private Inbox {
   public:
     explicit UcxSender(End end)
-        : end_(std::move(end)), depth_(uint64_t(end_.options.depth)), credits_(depth_), data_(depth_) {
+        : end_(std::move(end)), depth_(uint64_t(end_.options.depth)), credits_(depth_), data_(depth_), bytes_(2 * depth_) {
         end_.worker->add(end_.token, *this);
     }
     UcxSender(const UcxSender&) = delete;
     UcxSender& operator=(const UcxSender&) = delete;
-    ~UcxSender() override { end_.worker->remove(end_.token, std::move(end_.buffers)); }
+    ~UcxSender() override {
+        settle(posted_);
+        end_.worker->remove(end_.token, std::move(end_.buffers));
+    }
 
     Result<Slot> acquire() override;
     Status publish(const SlotInfo& info) override;
@@ -34,6 +39,7 @@ class UcxSender final : public Sender, private Inbox {
     void on_credits(uint64_t credits) override {
         credits_ += credits;
         released_ += credits;
+        settle(released_);
         end_.peer->unreleased -= std::min(end_.peer->unreleased, credits);
     }
 
@@ -46,6 +52,7 @@ class UcxSender final : public Sender, private Inbox {
     Result<bool> step();
     Result<bool> has_room();
     Status complete_messages();
+    void settle(uint64_t end);
     bool few_on_the_way() const;
     bool may_go_on() const;
     bool flushed();
@@ -54,11 +61,13 @@ class UcxSender final : public Sender, private Inbox {
     uint64_t depth_;
     uint64_t credits_;
     std::vector<const std::byte*> data_;  // of each message on its way
+    std::vector<uint64_t> bytes_;         // of each message that is posted and not settled, with its headers
     uint64_t next_ = 0;                   // message to be published
     uint64_t posted_ = 0;                 // messages that UCX has
     uint64_t done_ = 0;                   // of these, from the first, the messages that are complete
     uint64_t released_ = 0;               // messages that the receiver has released
-    uint64_t flushed_ = 0;                // messages that need no further call
+    uint64_t flushed_ = 0;                // messages before the last flush
+    uint64_t settled_ = 0;                // messages that need no further call: they are released or flushed
     uint64_t flushing_ = 0;               // messages before the flush in progress
     bool flowing_ = false;                // the last progress() was not through
 };
@@ -73,6 +82,8 @@ void UcxSender::post_message() {
     end_.worker->post(*end_.peer, Worker::message_id, &header, sizeof header, data_[place], header.bytes,
                       own ? buffers.handle() : nullptr, buffers.transfers[place]);
     --credits_;
+    bytes_[size_t(posted_ % bytes_.size())] = header.bytes + headers_bytes;
+    end_.peer->unsettled_bytes += header.bytes + headers_bytes;
     ++posted_;
     ++end_.peer->unreleased;
 }
@@ -86,13 +97,17 @@ Status UcxSender::complete_messages() {
     return ok();
 }
 
-// Whether the messages that the receiver may not have fit the send buffer of any socket.
+// Messages before this one need no further call.
+void UcxSender::settle(uint64_t end) {
+    for (end = std::min(end, posted_); settled_ < end; ++settled_)
+        end_.peer->unsettled_bytes -= bytes_[size_t(settled_ % bytes_.size())];
+}
+
+// Of messages that are complete: whether what the receiver may not have fits the send buffer of any socket. All connections
+// with the peer share a socket.
 bool UcxSender::few_on_the_way() const {
     constexpr uint64_t most = 16'384;  // bytes; Linux's net.ipv4.tcp_wmem
-    uint64_t bytes = 0;
-    for (uint64_t message = std::max(released_, flushed_); message < next_; ++message)
-        bytes += end_.buffers->headers[size_t(message % depth_)].bytes;
-    return bytes <= most;
+    return settled_ == next_ || end_.peer->unsettled_bytes <= most;
 }
 
 // Another end's call may have taken what this one waits for.
@@ -115,6 +130,7 @@ bool UcxSender::flushed() {
         }
         if (flush.active) return false;
         flushed_ = flushing_;
+        settle(flushed_);
     }
     return true;
 }

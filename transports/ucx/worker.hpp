@@ -81,6 +81,7 @@ struct Peer {
     ucp_ep_h endpoint = nullptr;
     ucs_status_t status = UCS_OK;  // otherwise the endpoint is broken
     uint64_t unreleased = 0;       // messages that the peer may not have yet
+    uint64_t unsettled_bytes = 0;  // of messages of all connections that UCX has, and the kernel may not have
     uint64_t owing = 0;            // the token of a receiver that owes it credits; 0: none
 };
 
