@@ -165,6 +165,23 @@ TEST_CASE("without another queue pair, a request that fails is an error on every
     CHECK_THAT(done.said, Catch::Contains("verbs.completion"));
 }
 
+TEST_CASE("windows that are registered again get the puts of their own time only", "[verbs]") {
+    const VerbsJob good = verbs_job(2, {"WINDOWS=8"});
+    INFO(good.said << good.log);
+    CHECK(good.count(": ok") == 2);
+    CHECK(good.count(": memory is whole") == 2);
+    CHECK(good.count("damaged") == 0);
+    CHECK(good.count(": ended window: argument.handle") == 2);
+    // A put with the key of an earlier window, whose memory is registered again, too.
+    const VerbsJob old = verbs_job(2, {"WINDOWS=8", "ODD_RANK=1", "ODD_WORLD=old_key 3"});
+    INFO(old.said << old.log);
+    CHECK(old.count(": ok") == 0);
+    for (const char* rank : {"\nrank 0: verbs.completion: ", "\nrank 1: verbs.completion: "}) CHECK(old.count(rank) == 1);
+    CHECK(old.count("remote access error") >= 2);
+    CHECK(old.count(": memory is whole") == 2);
+    CHECK(old.count("damaged") == 0);
+}
+
 TEST_CASE("weft rdma-check tests and measures RDMA between two hosts, and provokes failures", "[verbs]") {
     // A launcher starts both.
     const ProcessResult good =

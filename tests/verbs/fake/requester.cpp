@@ -84,7 +84,7 @@ bool Engine::prepare(Pair& pair, SendEntry& entry) {
     header.sequence = entry.sequence;
     header.opcode = entry.opcode;
     header.imm = entry.imm;
-    header.rkey = entry.rkey;
+    header.rkey = entry.opcode == verbs::opcode::write ? World::get().key_of_put(entry.rkey) : entry.rkey;
     header.address = entry.address;
     header.length = entry.bytes;
     const abi::Address& address = pair.attributes.address[0];

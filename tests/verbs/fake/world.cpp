@@ -95,6 +95,13 @@ int World::failing(const char* function) {
     return 0;
 }
 
+uint32_t World::key_of_put(uint32_t key) {
+    std::lock_guard held(mutex);
+    if (old_key_after == 0) return key;
+    if (first_put_key == 0) first_put_key = key;
+    return --old_key_after == 0 ? first_put_key : key;
+}
+
 bool World::loses_request() {
     std::lock_guard held(mutex);
     for (auto statement = later.begin(); statement != later.end();) {
@@ -272,6 +279,11 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             completions.emplace_back(other, one);
         else
             losses.emplace_back(one, other);
+    } else if (what == "old_key") {
+        words >> one;
+        std::lock_guard held(mutex);
+        old_key_after = one;
+        first_put_key = 0;
     } else if (what == "no_failures") {
         std::lock_guard held(mutex);
         failures.clear();
