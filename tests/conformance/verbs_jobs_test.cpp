@@ -1,4 +1,5 @@
 // verbs_jobs_test.cpp: jobs of several simulated hosts over the fake libibverbs, with RDMA missing or failing, too.
+#include <cstring>
 #include <string>
 
 #include "tests/catch.hpp"
@@ -52,6 +53,15 @@ TEST_CASE("the choice of an algorithm counts with the costs of RDMA, and its log
     INFO(fast.log << slow.log);
     CHECK_THAT(choices(fast), Catch::Contains(" over verbs, "));
     CHECK_THAT(choices(slow), Catch::Contains(" over tcp, "));
+    // Two rails have half the time of a byte.
+    const VerbsJob rails = verbs_job(2, {"WEFT_IB_RAILS=2"});
+    INFO(rails.log);
+    const auto predicted_us = [](const VerbsJob& job) {
+        const size_t at = job.log.find(" over verbs, ", job.log.find("all_reduce of 300007 float, sum"));
+        REQUIRE(at != std::string::npos);
+        return std::stod(job.log.substr(at + strlen(" over verbs, ")));
+    };
+    CHECK(predicted_us(rails) < 0.9 * predicted_us(fast));
     // A rank without RDMA: all count with TCP.
     CHECK_THAT(choices(verbs_job(3, {"ONLY_RANK=1"})), Catch::Contains(" over tcp, "));
 }

@@ -6,6 +6,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
+#include "topology/nearest_ports.hpp"
 
 namespace weft::internal::verbs {
 
@@ -148,12 +149,28 @@ uint32_t network_of(const Devices& devices, const std::vector<Port>& ports) {
     return uint32_t(mixed >> 32) | 1;
 }
 
-NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports) {
-    NetworkSpeed speed{ports[0].attributes.link_layer == link_ethernet ? LinkClass::roce : LinkClass::infiniband, 0};
-    for (const Port& port : ports) {
-        const int mbps = devices.all()[port.device].context->mbps(port.attributes, port.number);
-        if (mbps > 0 && (speed.mbps == 0 || mbps < speed.mbps)) speed.mbps = mbps;
+NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails) {
+    std::vector<PortRate> rates;
+    for (const Port& port : ports)
+        rates.push_back({.device = port.device,
+                         .mbps = devices.all()[port.device].context->mbps(port.attributes, port.number),
+                         .bus_mbps = rails > 1 ? int(8'000 * topology::bus_gbs(port.name)) : 0});
+    const bool ethernet = ports[0].attributes.link_layer == link_ethernet;
+    return speed_of_link(ethernet ? LinkClass::roce : LinkClass::infiniband, rates, rails);
+}
+
+NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int rails) {
+    NetworkSpeed speed{.link = link, .mbps = 0, .rails = std::clamp(rails, 1, int(ports.size()))};
+    for (const PortRate& port : ports)
+        if (port.mbps > 0 && (speed.mbps == 0 || port.mbps < speed.mbps)) speed.mbps = port.mbps;
+    const auto used = ports.first(size_t(speed.rails));
+    int64_t together = 0;
+    for (const PortRate& port : used) {
+        const auto beside = std::count_if(used.begin(), used.end(),
+                                          [&](const PortRate& other) { return other.device == port.device; });
+        together += beside > 1 && port.bus_mbps > 0 ? std::min(speed.mbps, int(port.bus_mbps / beside)) : speed.mbps;
     }
+    speed.mbps = int(together / speed.rails);
     return speed;
 }
 

@@ -1,6 +1,7 @@
 // devices.hpp: the RDMA devices that this process has opened, and the ports that its links use.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,16 @@ class Devices {
 
 // The number of these ports' network, which is equal on all its hosts; never 0.
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
-// A link uses one port, so the slowest counts.
-NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports);
+// A link uses so many `rails` of the ports, and any of them, so the slowest counts.
+NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails);
+
+// A port, in the order in which links take them.
+struct PortRate {
+    size_t device = 0;
+    int mbps = 0;      // the line rate; 0: unknown
+    int bus_mbps = 0;  // of the device's bus, which its ports share; 0: unknown
+};
+// A pure function. One port alone has its line rate, which the costs of its generation are for.
+NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int rails);
 
 }  // namespace weft::internal::verbs

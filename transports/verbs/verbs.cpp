@@ -62,7 +62,7 @@ std::vector<std::string> VerbsTransport::nics(const std::string& gpu, int rank) 
 
 NetworkSpeed VerbsTransport::speed() const {
     const auto ports = used_ports();
-    return ports ? speed_of(**Devices::of_process(), *ports) : NetworkSpeed{};
+    return ports ? speed_of(**Devices::of_process(), *ports, settings().rails) : NetworkSpeed{};
 }
 
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {

@@ -127,7 +127,7 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
                          .rules = plans.rules,
                          .channels = int(agreed.channels),
                          .blocks_max = plans.blocks_max,
-                         .link_mbps = network ? shared.network.speed.mbps : shared.link_mbps,
+                         .link_mbps = network ? link_mbps(*network, shared.network.speed) : shared.link_mbps,
                          .network = network,
                          .one_machine = shared.machines == 1,
                          .links_gbs = plans.hosts == 1 ? gpu_.machines->device_gbs() : 0,
