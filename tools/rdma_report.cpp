@@ -58,7 +58,7 @@ std::string way_of_memory(const topology::Graph& graph, const verbs::IbReport& r
 Json choices_of(const topology::Graph& graph, const verbs::IbReport& report) {
     std::vector<topology::NicPort> ports;
     for (const verbs::IbPort& port : report.ports)
-        ports.push_back({.device = port.device, .number = port.number, .usable = port.usable()});
+        ports.push_back({.device = port.device, .number = port.number, .usable = port.usable() && port.preferred});
     const Seats seats = seats_on(graph);
     const std::vector<topology::NicChoice> choices = topology::choose_nics(graph, ports, seats.nodes);
     Json rows = Json::array();

@@ -158,7 +158,7 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
     const Transport* const agreed = registry::agreed_transport(*segment_, rank_, options.peer);
     for (const Transport* transport : registry::transports()) {
         std::string why = !allowed.admits(transport->name)                   ? "excluded by WEFT_TRANSPORTS"
-                          : transport->network() != 0 && transport != agreed ? "the ranks have not agreed on it"
+                          : transport->networks()[0].network != 0 && transport != agreed ? "the ranks have not agreed on it"
                                                                              : transport->can_connect(options);
         if (why.empty()) {
             const bool peer_has_none = peers == Networks{};

@@ -87,6 +87,24 @@ TEST_CASE("hosts of different networks use tcp, and a warning says why", "[verbs
     CHECK_THAT(done.log, !Catch::Contains("over verbs, channel"));
 }
 
+TEST_CASE("hosts that prefer different link layers use one that both have", "[verbs]") {
+    const auto infiniband = [](const std::string& device, const std::string& last) {
+        return "layer " + device + " 1; no_gids " + device + "; gid " + device +
+               " 0 fe80:0000:0000:0000:0000:00ff:fe00:" + last + " 0 0";
+    };
+    const auto [all, odd, lid] = GENERATE_COPY(table<std::string, std::string, bool>({
+        // The slower ports of both layers are as fast.
+        {infiniband("fake1", "0001") + "; speed fake1 2 32", infiniband("fake1", "0002") + "; speed fake0 2 32", true},
+        {infiniband("fake1", "0001"), "hold 1", false},  // RoCE only
+        {infiniband("fake1", "0001"), infiniband("fake0", "0002") + "; port fake1 down", true},
+    }));
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=" + all, "ODD_RANK=1", "ODD_WORLD=" + odd});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && !Catch::Contains("over tcp, channel"));
+    CHECK((done.log.find(" LID ") != std::string::npos) == lid);
+}
+
 TEST_CASE("of hosts with ports of InfiniBand and RoCE all use the faster ones", "[verbs]") {
     const auto world = [](const std::string& infiniband, const std::string& last) {
         return "layer " + infiniband + " 1; no_gids " + infiniband + "; gid " + infiniband +

@@ -19,6 +19,7 @@ verbs::PortOffer port_at(int subnet, int host, int rail = -1) {
     verbs::PortOffer port;
     port.end.host = fmt::format("host {}", host);
     port.end.device = fmt::format("mlx5_{}", subnet);
+    port.end.link_layer = verbs::link_ethernet;
     verbs::PortGid gid;
     gid.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, uint8_t(subnet), uint8_t(host)};
     gid.type = verbs::gid_roce_v2;
@@ -53,6 +54,25 @@ TEST_CASE("the nearest ports of both sides that reach each other are rails", "[f
     CHECK(rails_of({here(0, 0), here(0, 1)}, {there(0, 1), there(0, 0)}, 8) == "0-1 1-0");
     CHECK(rails_of({here(0, 0)}, {there(0), there(0)}, 8) == "0-0");
     CHECK(rails_of({here(0, 0)}, {there(0, 1)}, 8) == "verbs.path");
+    // The link layer whose slower end is fastest, or else InfiniBand, which needs a common subnet.
+    const auto infiniband = [](int host, int mbps, uint8_t subnet = 0) {
+        verbs::PortOffer port = port_at(0, host);
+        port.end.link_layer = verbs::link_infiniband;
+        port.gids[0].bytes = {0xfe, 0x80, 0, 0, 0, 0, 0, subnet, 0, 0, 0, 0, 0, 0, 0, uint8_t(host)};
+        port.gids[0].type = verbs::gid_infiniband;
+        port.mbps = mbps;
+        return port;
+    };
+    const auto roce = [](int host, int mbps) {
+        verbs::PortOffer port = port_at(0, host);
+        port.mbps = mbps;
+        return port;
+    };
+    CHECK(rails_of({roce(1, 400), infiniband(1, 100)}, {roce(2, 100), infiniband(2, 400)}, 8) == "1-1");
+    CHECK(rails_of({roce(1, 400), infiniband(1, 100)}, {infiniband(2, 400), roce(2, 200)}, 8) == "0-1");
+    CHECK(rails_of({roce(1, 400), infiniband(1, 400)}, {infiniband(2, 400, 7), roce(2, 200)}, 8) == "0-1");
+    CHECK(rails_of({roce(1, 400), infiniband(1, 400)}, {infiniband(2, 100)}, 8) == "1-0");
+    CHECK(rails_of({roce(1, 400)}, {infiniband(2, 400)}, 8) == "verbs.path");
     // No GIDs fit.
     verbs::PortOffer without = there(0);
     without.gids.clear();

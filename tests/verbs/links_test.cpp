@@ -362,14 +362,44 @@ TEST_CASE("a port without the wanted GID or partition key is an error before a l
 
 TEST_CASE("the network has a name if a port is active, and none is announced otherwise", "[links]") {
     CHECK(verbs_transport().available() == "");
-    const uint32_t network = verbs_transport().network();
+    const uint32_t network = verbs_transport().networks()[0].network;
     CHECK(network != 0);
+    const Networks announced = registry::own_networks();
+    REQUIRE(registry::transport_of(announced[0].mark) == &verbs_transport());
     CHECK(verbs_transport().rails().size() == 2);
     fake_verbs().run("port fake0 down; port fake1 down");
     CHECK_THAT(verbs_transport().available(), Catch::Contains("the port is DOWN"));
-    CHECK(verbs_transport().network() != 0);
+    CHECK(verbs_transport().networks()[0].network != 0);
+    CHECK(registry::own_networks() == Networks{});
+    // Ranks that have met keep to what they agreed on then.
+    CHECK(registry::transport_of(announced[0].mark) == &verbs_transport());
     fake_verbs().run("port fake0 up; port fake1 up");
-    CHECK(verbs_transport().network() == network);
+    CHECK(verbs_transport().networks()[0].network == network);
+}
+
+TEST_CASE("hosts with two link layers announce both, and a link uses one that has ports at both ends", "[links]") {
+    fake_verbs().run("layer fake1 1; no_gids fake1; gid fake1 0 fe80:0000:0000:0000:0000:00ff:fe00:0001 0 0");
+    {
+        const WithSettings held(quick_settings(""));
+        CHECK(verbs_transport().networks().size() == 2);
+        const auto carries = [&](const char* device) {
+            const unsigned long before = fake_verbs().count(device);
+            const TwoRanks ranks;
+            Line line = ranks.line(0, 2, 500);
+            REQUIRE(line.failure.ok());
+            REQUIRE(eventually([&] { return line.send(); }));
+            REQUIRE(eventually([&] { return line.arrives(); }));
+            return fake_verbs().count(device) > before;
+        };
+        CHECK(carries("fake1"));  // as fast
+        fake_verbs().run("port fake1 down");
+        CHECK(carries("fake0"));
+        fake_verbs().run("port fake1 up; speed fake1 2 32");
+        CHECK(carries("fake0"));
+    }
+    fake_verbs().run(
+        "layer fake1 2; speed fake1 2 128; no_gids fake1;"
+        "gid fake1 2 0000:0000:0000:0000:0000:ffff:0a4d:0101 1 1; gid fake1 3 0000:0000:0000:0000:0000:ffff:0a4d:0101 2 1");
 }
 
 }  // namespace weft::internal::test

@@ -23,10 +23,10 @@ class NetTransport final : public Transport {
           trials_(*net_) {}
 
     // FNV-1a. Plugins of one name and version reach each other.
-    uint32_t network() const override {
+    std::vector<Reached> networks() const override {
         uint32_t hash = 2166136261u ^ uint32_t(net_->version());
         for (const char each : net_->name()) hash = (hash ^ uint8_t(each)) * 16777619u;
-        return hash | 1u;
+        return {Reached{hash | 1u, {}}};
     }
     std::vector<Rail> rails() const override;
     std::vector<std::string> nics(const std::string& gpu, int rank) const override;

@@ -103,7 +103,6 @@ std::vector<IbPort> Devices::known_ports(const Settings& settings, Status& wrong
             Status admitted = admit_port(settings, known.back());
             if (wrong) wrong = std::move(admitted);
         }
-    admit_link_layer(known);
     return known;
 }
 
@@ -138,6 +137,22 @@ std::vector<Rail> Devices::rails(const Settings& settings) const {
         rails.push_back(std::move(rail));
     }
     return rails;
+}
+
+std::vector<std::vector<Port>> by_layer(const Devices& devices, const std::vector<Port>& ports) {
+    std::vector<Port> infiniband, ethernet;
+    int infiniband_mbps = 0, ethernet_mbps = 0;
+    for (const Port& port : ports) {
+        const bool of_ethernet = port.attributes.link_layer == link_ethernet;
+        int& fastest = of_ethernet ? ethernet_mbps : infiniband_mbps;
+        fastest = std::max(fastest, devices.all()[port.device].context->mbps(port.attributes, port.number));
+        (of_ethernet ? ethernet : infiniband).push_back(port);
+    }
+    std::vector<std::vector<Port>> layers;
+    for (auto* layer : {&infiniband, &ethernet})
+        if (!layer->empty()) layers.push_back(std::move(*layer));
+    if (layers.size() == 2 && prefers_ethernet(infiniband_mbps, ethernet_mbps)) std::swap(layers[0], layers[1]);
+    return layers;
 }
 
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports) {

@@ -41,8 +41,8 @@ class Devices {
     Devices(const Devices&) = delete;
 
     const std::vector<Device>& all() const { return all_; }
-    // The ports that the settings admit, as they are now, of one link layer (admit_link_layer()). verbs.device: there is
-    // none. option.value: as admit_port().
+    // The ports that the settings admit, as they are now, of both link layers. verbs.device: there is none. option.value:
+    // as admit_port().
     Result<std::vector<Port>> ports(const Settings& settings) const;
     // Every port, for `weft info`.
     std::vector<Rail> rails(const Settings& settings) const;
@@ -53,9 +53,11 @@ class Devices {
     std::vector<Device> all_;
 };
 
-// The number of these ports' network, which is equal on all its hosts; never 0.
+// The ports of each link layer; the layer that this host prefers (prefers_ethernet()) comes first.
+std::vector<std::vector<Port>> by_layer(const Devices& devices, const std::vector<Port>& ports);
+// The number of the network of ports of one layer, which is equal on all its hosts; never 0.
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
-// A link uses so many `rails` of the ports, and any of them, so the slowest counts.
+// Of ports of one layer. A link uses so many `rails` of them, and any of them, so the slowest counts.
 NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails);
 
 // A port, in the order in which links take them.

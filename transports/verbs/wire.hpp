@@ -98,6 +98,7 @@ struct PortOffer {
     uint32_t device = 0;  // in Devices::all() of that side, for keys of registered memory
     std::vector<PortGid> gids;
     int rail = -1;  // as in WEFT_IB_DEVICES
+    int mbps = 0;   // line rate; 0: unknown
 
     void write(ByteWriter& to) const;
     static std::optional<PortOffer> read(ByteReader& from);

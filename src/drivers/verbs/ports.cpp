@@ -135,7 +135,7 @@ Status admit_port(const IbSettings& settings, IbPort& port) {
     return fits;
 }
 
-void admit_link_layer(std::vector<IbPort>& ports) {
+void prefer_link_layer(std::vector<IbPort>& ports) {
     int infiniband_mbps = 0, ethernet_mbps = 0;
     bool infiniband = false, ethernet = false;
     for (const IbPort& port : ports) {
@@ -146,13 +146,14 @@ void admit_link_layer(std::vector<IbPort>& ports) {
         fastest = std::max(fastest, port.mbps);
     }
     if (!infiniband || !ethernet) return;
-    const bool takes_ethernet = ethernet_mbps > infiniband_mbps;
-    for (IbPort& port : ports)
-        if (port.usable() && (port.link_layer == link_ethernet) != takes_ethernet)
-            port.why_not = fmt::format(
-                "this host has ports of two link layers, and uses those of {} "
-                "(WEFT_IB_DEVICES chooses others)",
-                takes_ethernet ? "RoCE" : "InfiniBand");
+    const bool takes_ethernet = prefers_ethernet(infiniband_mbps, ethernet_mbps);
+    for (IbPort& port : ports) {
+        if (!port.usable() || (port.link_layer == link_ethernet) == takes_ethernet) continue;
+        port.preferred = false;
+        port.notes.push_back(
+            fmt::format("this host has ports of two link layers, and prefers those of {} (WEFT_IB_DEVICES chooses others)",
+                        takes_ethernet ? "RoCE" : "InfiniBand"));
+    }
 }
 
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {
@@ -164,7 +165,7 @@ Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {
         Status admitted = admit_port(settings, port);
         if (first.ok()) first = std::move(admitted);
     }
-    admit_link_layer(ports);
+    prefer_link_layer(ports);
     return first;
 }
 

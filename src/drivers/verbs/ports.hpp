@@ -27,6 +27,7 @@ struct IbPort {
     int pkey_index = 0;                   // by admit_ports()
     std::string why_not = {};             // not empty: it is not used, for this reason
     std::vector<std::string> notes = {};  // what may make it slow, or not work
+    bool preferred = true;                // by prefer_link_layer()
 
     std::string name() const;     // "mlx5_0:1"
     std::string summary() const;  // "RoCE, 100 Gb/s, MTU 4096, 4 GIDs"
@@ -41,10 +42,12 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
 // Sets why_not, notes, wish and pkey_index. option.value: a used port lacks the GID index or the partition key that a
 // variable of Weft's names. Reentrant.
 Status admit_port(const IbSettings& settings, IbPort& port);
-// Leaves out the usable ports of one link layer if there are two, because InfiniBand and Ethernet do not reach each other.
-// The layer with the fastest port stays, or else InfiniBand. Hosts with the same devices choose alike, unless all of the
-// fastest ports of one are down.
-void admit_link_layer(std::vector<IbPort>& ports);
+// If there are usable ports of two link layers: marks those of the layer with the fastest port as preferred, or else those
+// of InfiniBand, and notes it at the others. InfiniBand and Ethernet do not reach each other, so a pair of ranks uses a
+// layer that both hosts have.
+void prefer_link_layer(std::vector<IbPort>& ports);
+// Whether a host prefers Ethernet, by the fastest ports of both layers in Mb/s.
+inline bool prefers_ethernet(int infiniband_mbps, int ethernet_mbps) { return ethernet_mbps > infiniband_mbps; }
 // Both for all ports. Besides, option.names: WEFT_IB_DEVICES names no device here.
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports);
 

@@ -56,6 +56,7 @@ Result<PortOffer> port_offer(const Site& site, size_t place) {
     offer.end.lid = attributes->lid;
     offer.end.needs_grh = (attributes->flags & grh_required) != 0;
     offer.gids = std::move(*gids);
+    offer.mbps = std::max(0, context.mbps(*attributes, port.number));
     if (const DeviceWish* wish = site.settings.devices.wish(port.name, port.number)) offer.rail = wish->rail;
     return offer;
 }
