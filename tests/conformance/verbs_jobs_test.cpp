@@ -205,7 +205,7 @@ TEST_CASE("windows that are registered again get the puts of their own time only
     INFO(old.said << old.log);
     CHECK(old.count(": ok") == 0);
     for (const char* rank : {"\nrank 0: verbs.completion: ", "\nrank 1: verbs.completion: "}) CHECK(old.count(rank) == 1);
-    CHECK(old.count("remote access error") >= 2);
+    CHECK(old.count("remote access error") >= 1);
     CHECK(old.count(": memory is whole") == 2);
     CHECK(old.count("damaged") == 0);
 }

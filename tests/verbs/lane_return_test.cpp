@@ -1,5 +1,5 @@
-// lane_return_test.cpp: when a lane that failed carries messages again: a probe of a whole packet comes first, and the event
-// of a port that is active again makes both sides try at once.
+// lane_return_test.cpp: when a lane that failed carries messages again. A probe of a whole packet comes first. The event of
+// an active port makes both sides try at once.
 #include <random>
 
 #include "tests/verbs/two_hosts.hpp"

@@ -42,9 +42,9 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
 // Sets why_not, notes, wish and pkey_index. option.value: a used port lacks the GID index or the partition key that a
 // variable of Weft's names. Reentrant.
 Status admit_port(const IbSettings& settings, IbPort& port);
-// If there are usable ports of two link layers: marks those of the layer with the fastest port as preferred, or else those
-// of InfiniBand, and notes it at the others. InfiniBand and Ethernet do not reach each other, so a pair of ranks uses a
-// layer that both hosts have.
+// If there are usable ports of two link layers, those of the layer with the fastest port stay preferred, or else those of
+// InfiniBand. The others get a note. InfiniBand and Ethernet do not reach each other, so two ranks use a layer that both
+// hosts have.
 void prefer_link_layer(std::vector<IbPort>& ports);
 // Whether a host prefers Ethernet, by the fastest ports of both layers in Mb/s.
 inline bool prefers_ethernet(int infiniband_mbps, int ethernet_mbps) { return ethernet_mbps > infiniband_mbps; }
