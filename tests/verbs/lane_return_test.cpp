@@ -19,7 +19,7 @@ unsigned long passed_on_first_rail() {
 
 TEST_CASE("a rail that loses large packets only carries nothing until it is mended", "[failover]") {
     std::mt19937 random(1);
-    Hosts hosts(1, 1);
+    Hosts hosts(2, 1);
     hosts.run(5, random);
     // Larger than headers, credits and small messages; smaller than a packet of 4,096 bytes.
     fake_verbs().run("hole fake0 1024; hole fake2 1024");
@@ -27,7 +27,7 @@ TEST_CASE("a rail that loses large packets only carries nothing until it is mend
     // Each rank has repeated two probes, or messages if they take this rail again.
     const auto losses = [&] {
         const unsigned long before = fake_verbs().count("lost");
-        while (fake_verbs().count("lost") < before + 20) hosts.run(2, random);
+        REQUIRE(eventually([&] { return hosts.run(2, random), fake_verbs().count("lost") >= before + 20; }));
     };
     losses();
     const unsigned long before = passed_on_first_rail();
@@ -45,7 +45,7 @@ TEST_CASE("a port that becomes active while a probe is repeated is tried at once
     const std::string device = GENERATE("fake0", "fake2");
     INFO(device);
     const auto patient = [](int rank) {
-        verbs::Settings settings = Hosts::with(rank, 1, 1);
+        verbs::Settings settings = Hosts::with(rank, 2, 1);
         settings.path.timeout = 31;
         return settings;
     };
