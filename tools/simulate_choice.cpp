@@ -62,7 +62,8 @@ Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scen
     // As in the simulation, each rank has a core and stages the data that it sends.
     LinkCosts costs = scene.layout.host_count() == 1 ? host_link_costs(scene.layout.ranks, scene.layout.ranks, false)
                                                      : network_link_costs(1, link_mbps, false);
-    if (scene.network && scene.layout.host_count() > 1) costs = over_network(std::move(costs), *scene.network, scene.link_mbps);
+    if (scene.network && scene.layout.host_count() > 1)
+        costs = over_network(std::move(costs), *scene.network, scene.link_mbps);
     costs.net_links = scene.net_links;
     auto choice = select(operation, scene.layout, costs, {}, registry::algorithms());
     if (!choice) return choice.take_status();

@@ -52,7 +52,8 @@ Status LeaderWatch::look(const Segment& segment, int rank, const std::vector<int
         const int leader = segment.local(other) || ended.none() ? -1 : ended.on_the_way_to(other);
         if (leader < 0) continue;
         const auto before = since_us_.find(leader);
-        const int64_t since_us = since.try_emplace(leader, before == since_us_.end() ? now_us : before->second).first->second;
+        const int64_t since_us =
+            since.try_emplace(leader, before == since_us_.end() ? now_us : before->second).first->second;
         if (found && now_us - since_us >= patience_us) found = ended.failure(leader, rank, other, true);
     }
     since_us_ = std::move(since);

@@ -39,9 +39,11 @@ static void put_into_windows(weftComm_t comm, int ranks, int windows) {
     };
     for (int number = 0; number < windows; ++number) {
         std::fill(source.begin(), source.end(), value_of(rank, size_t(number)));
-        weftResult_t result = weftCommWindowRegister(comm, memory[number % 2].data(), count * sizeof(float), &window, 0);
+        weftResult_t result =
+            weftCommWindowRegister(comm, memory[number % 2].data(), count * sizeof(float), &window, 0);
         if (result == weftSuccess)
-            result = weftPutSignal(source.data(), count, weftFloat32, (rank + 1) % ranks, window, 0, 0, 0, 0, comm, nullptr);
+            result =
+                weftPutSignal(source.data(), count, weftFloat32, (rank + 1) % ranks, window, 0, 0, 0, 0, comm, nullptr);
         if (result == weftSuccess) result = weftWaitSignal(1, &from_left, comm, nullptr);
         if (result == weftSuccess && !holds(number)) printf("rank %d: memory is damaged\n", rank);
         if (result == weftSuccess) result = weftCommWindowDeregister(comm, window);
@@ -51,8 +53,7 @@ static void put_into_windows(weftComm_t comm, int ranks, int windows) {
             must(result, comm);
         }
     }
-    const weftResult_t ended =
-        weftPut(source.data(), count, weftFloat32, (rank + 1) % ranks, window, 0, comm, nullptr);
+    const weftResult_t ended = weftPut(source.data(), count, weftFloat32, (rank + 1) % ranks, window, 0, comm, nullptr);
     weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
     (void)weftGetLastErrorInfo(comm, &info);
     printf("rank %d: ended window: %s\n", rank, ended == weftSuccess ? "no error" : info.id);

@@ -265,7 +265,8 @@ TEST_CASE("an address that cannot be right is refused with a sentence", "[transp
     refused(Blob{}, 2, 128);
 }
 
-TEST_CASE("messages of all connections with a rank arrive without their senders, once these are through", "[transport]") {
+TEST_CASE("messages of all connections with a rank arrive without their senders, once these are through",
+          "[transport]") {
     const Transport& transport = every_transport();
     INFO(transport.name);
     // Together much more than a socket holds, and each one little.
@@ -296,7 +297,8 @@ TEST_CASE("messages of all connections with a rank arrive without their senders,
             REQUIRE(slot.ok());
             if (!*slot) continue;
             CHECK(info.bytes == bytes);
-            CHECK(std::all_of(slot->data, slot->data + bytes, [&](std::byte each) { return each == std::byte(place); }));
+            CHECK(
+                std::all_of(slot->data, slot->data + bytes, [&](std::byte each) { return each == std::byte(place); }));
             REQUIRE(pair.receiver->release().ok());
             return pair.arrived = true;
         }

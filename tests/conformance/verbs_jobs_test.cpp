@@ -204,7 +204,8 @@ TEST_CASE("windows that are registered again get the puts of their own time only
     const VerbsJob old = verbs_job(2, {"WINDOWS=8", "ODD_RANK=1", "ODD_WORLD=old_key 3"});
     INFO(old.said << old.log);
     CHECK(old.count(": ok") == 0);
-    for (const char* rank : {"\nrank 0: verbs.completion: ", "\nrank 1: verbs.completion: "}) CHECK(old.count(rank) == 1);
+    for (const char* rank : {"\nrank 0: verbs.completion: ", "\nrank 1: verbs.completion: "})
+        CHECK(old.count(rank) == 1);
     CHECK(old.count("remote access error") >= 1);
     CHECK(old.count(": memory is whole") == 2);
     CHECK(old.count("damaged") == 0);

@@ -399,7 +399,8 @@ TEST_CASE("hosts with two link layers announce both, and a link uses one that ha
     }
     fake_verbs().run(
         "layer fake1 2; speed fake1 2 128; no_gids fake1;"
-        "gid fake1 2 0000:0000:0000:0000:0000:ffff:0a4d:0101 1 1; gid fake1 3 0000:0000:0000:0000:0000:ffff:0a4d:0101 2 1");
+        "gid fake1 2 0000:0000:0000:0000:0000:ffff:0a4d:0101 1 1; gid fake1 3 0000:0000:0000:0000:0000:ffff:0a4d:0101 "
+        "2 1");
 }
 
 }  // namespace weft::internal::test

@@ -156,9 +156,8 @@ TEST_CASE("every port is reported with its facts, and with the reason if it is n
         return "this host has ports of two link layers, and prefers those of " + layer +
                " (WEFT_IB_DEVICES chooses others)";
     };
-    CHECK(reasons(report) ==
-          std::map<std::string, std::string>{{"a:1", ""}, {"b:1", ""}, {"b:2", "the port is DOWN"}});
-    CHECK((!report.ports[0].preferred && report.ports[1].preferred));
+    CHECK(reasons(report) == std::map<std::string, std::string>{{"a:1", ""}, {"b:1", ""}, {"b:2", "the port is DOWN"}});
+    CHECK(preferred_link_layer(report.ports) == link_ethernet);
     CHECK(report.ports[0].notes.back() == prefers("RoCE"));
     CHECK(report.ports[0].summary() == "InfiniBand, LID 1, 200 Gb/s, MTU 4096, 4 GIDs, GRH required");
     CHECK(report.ports[1].summary() == "RoCE, 400 Gb/s, MTU 1024, 4 GIDs");
@@ -166,9 +165,9 @@ TEST_CASE("every port is reported with its facts, and with the reason if it is n
     CHECK(report.ports[1].notes[0] == "its active MTU is 1024: set the MTU of its network device to 4200 or more");
 
     report = report_of("layer a 1", with([](Options& options) { options.ib_devices = "a,b:2"; }));  // as fast
-    CHECK(reasons(report) == std::map<std::string, std::string>{
-                                 {"a:1", ""}, {"b:1", "WEFT_IB_DEVICES leaves it out"}, {"b:2", ""}});
-    CHECK((report.ports[0].preferred && !report.ports[2].preferred));
+    CHECK(reasons(report) ==
+          std::map<std::string, std::string>{{"a:1", ""}, {"b:1", "WEFT_IB_DEVICES leaves it out"}, {"b:2", ""}});
+    CHECK(preferred_link_layer(report.ports) == link_infiniband);
     CHECK(report.ports[2].notes.back() == prefers("InfiniBand"));
     report = report_of("", with([](Options& options) { options.ib_devices = "b:2:1:7"; }));
     CHECK(reasons(report)["a:1"] == "WEFT_IB_DEVICES leaves it out");

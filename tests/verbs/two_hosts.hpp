@@ -20,9 +20,11 @@ struct TwoHosts : WithSettings {
     static verbs::Settings with_devices() {
         fake_verbs().run(
             "device fake0; device fake1; device fake2; device fake3;"
-            "gid fake2 2 0000:0000:0000:0000:0000:ffff:0a4d:0002 1 1; gid fake2 3 0000:0000:0000:0000:0000:ffff:0a4d:0002 "
+            "gid fake2 2 0000:0000:0000:0000:0000:ffff:0a4d:0002 1 1; gid fake2 3 "
+            "0000:0000:0000:0000:0000:ffff:0a4d:0002 "
             "2 1;"
-            "gid fake3 2 0000:0000:0000:0000:0000:ffff:0a4d:0102 1 1; gid fake3 3 0000:0000:0000:0000:0000:ffff:0a4d:0102 "
+            "gid fake3 2 0000:0000:0000:0000:0000:ffff:0a4d:0102 1 1; gid fake3 3 "
+            "0000:0000:0000:0000:0000:ffff:0a4d:0102 "
             "2 1");
         return host_settings(0);
     }

@@ -102,7 +102,8 @@ Result<Refusals> DeviceTrials::refusals(Registrations& registrations, const Memo
     return refusals;
 }
 
-Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, DeviceTrials& trials, const MemoryRange& range) {
+Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, DeviceTrials& trials,
+                                                         const MemoryRange& range) {
     Fd dma_buf;
     if (range.kind == RangeKind::device && range.dma_buf >= 0) {
         // The plugin gets it at the first use in a comm; the caller closes its own before.

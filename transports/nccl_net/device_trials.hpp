@@ -38,6 +38,7 @@ class DeviceTrials {
 
 // The range's handles are made later, in each comm at its first use. Nothing can take the place of device memory later, so
 // NICs are tried before. transport.broken: no NIC registers it, or no descriptor is left.
-Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, DeviceTrials& trials, const MemoryRange& range);
+Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, DeviceTrials& trials,
+                                                         const MemoryRange& range);
 
 }  // namespace weft::internal::nccl_net

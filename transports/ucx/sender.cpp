@@ -14,7 +14,11 @@ constexpr uint64_t headers_bytes = sizeof(MessageHeader) + 64;  // with UCX's ow
 class UcxSender final : public Sender, private Inbox {
   public:
     explicit UcxSender(End end)
-        : end_(std::move(end)), depth_(uint64_t(end_.options.depth)), credits_(depth_), data_(depth_), bytes_(2 * depth_) {
+        : end_(std::move(end)),
+          depth_(uint64_t(end_.options.depth)),
+          credits_(depth_),
+          data_(depth_),
+          bytes_(2 * depth_) {
         end_.worker->add(end_.token, *this);
     }
     UcxSender(const UcxSender&) = delete;

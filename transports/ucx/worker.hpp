@@ -81,7 +81,7 @@ struct Peer {
     ucp_ep_h endpoint = nullptr;
     ucs_status_t status = UCS_OK;  // otherwise the endpoint is broken
     uint64_t unreleased = 0;       // messages that the peer may not have yet
-    uint64_t unsettled_bytes = 0;  // of messages of all connections that UCX has, and the kernel may not have
+    uint64_t unsettled_bytes = 0;  // of messages of all connections that UCX has and the kernel may lack
     uint64_t owing = 0;            // the token of a receiver that owes it credits; 0: none
 };
 
@@ -114,9 +114,8 @@ class Worker {
     // Posts an active message. `transfer` is active until it is complete.
     void post(Peer& peer, unsigned id, const void* header, size_t header_bytes, const std::byte* data, size_t bytes,
               ucp_mem_h memory, Transfer& transfer);
-    // Completes when all that was posted to the peer needs no further call of this worker.
+    // Completes when what was posted to the peer needs no further call of this worker.
     void flush(Peer& peer, Transfer& transfer);
-
     static constexpr unsigned message_id = 0, credit_id = 1;
     static void complete(void* request, ucs_status_t status, void* transfer);
     static void complete_receive(void* request, ucs_status_t status, size_t bytes, void* transfer);

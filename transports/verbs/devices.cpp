@@ -181,8 +181,8 @@ NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int 
     const auto used = ports.first(size_t(speed.rails));
     int64_t together = 0;
     for (const PortRate& port : used) {
-        const auto beside = std::count_if(used.begin(), used.end(),
-                                          [&](const PortRate& other) { return other.device == port.device; });
+        const auto beside =
+            std::count_if(used.begin(), used.end(), [&](const PortRate& other) { return other.device == port.device; });
         together += beside > 1 && port.bus_mbps > 0 ? std::min(speed.mbps, int(port.bus_mbps / beside)) : speed.mbps;
     }
     speed.mbps = int(together / speed.rails);

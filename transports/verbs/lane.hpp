@@ -24,9 +24,14 @@ struct Lane {
     std::shared_ptr<CompletionQueue> queue;
     std::unique_ptr<QueuePair> pair;  // null: drained or gone
     PathEnd own, peer;
-    int receive_requests = 0;
-    const ProbePage* probe = nullptr;  // of the device; null: it has none
-    ProbeTarget peer_probe;            // if the lane was made again
+    struct Probe {
+        const ProbePage* from = nullptr;  // of the device; null: it has none
+        ProbeTarget to;                   // if the lane was made again
+    } probe;
+    struct Receives {
+        int requests = 0;
+        int taken = 0;  // of them, to post again; negative: unknown
+    } receives;
 
     PairNumber numbers() const;
     void set_peer(const PairNumber& numbers);
@@ -41,7 +46,6 @@ struct Lane {
     };
     std::vector<Posted> ring;                      // by index modulo its size
     uint64_t posted = 0, done = 0, signalled = 0;  // indexes; requests before `signalled` will complete
-    int taken = 0;                                 // receive requests to post again; negative: unknown
 
     LaneState state = LaneState::living;
     uint32_t generation = 0;
@@ -49,7 +53,7 @@ struct Lane {
     bool full() const { return !has_room(1); }
     bool has_room(uint64_t requests) const { return posted - done + requests <= ring.size(); }
     bool works() const { return state == LaneState::living || state == LaneState::receiving; }
-    bool all_ended() const { return taken >= receive_requests && done == posted; }
+    bool all_ended() const { return receives.taken >= receives.requests && done == posted; }
     // The request was posted.
     void add(const Posted& request, bool signals) {
         ring[size_t(posted++ % ring.size())] = request;

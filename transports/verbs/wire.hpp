@@ -104,7 +104,7 @@ struct PortOffer {
     static std::optional<PortOffer> read(ByteReader& from);
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 5;
+    static constexpr uint32_t expected_version = 6;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
     int rails_used = 1;            // as many as this side would send on

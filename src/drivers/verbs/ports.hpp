@@ -27,7 +27,6 @@ struct IbPort {
     int pkey_index = 0;                   // by admit_ports()
     std::string why_not = {};             // not empty: it is not used, for this reason
     std::vector<std::string> notes = {};  // what may make it slow, or not work
-    bool preferred = true;                // by prefer_link_layer()
 
     std::string name() const;     // "mlx5_0:1"
     std::string summary() const;  // "RoCE, 100 Gb/s, MTU 4096, 4 GIDs"
@@ -42,10 +41,9 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
 // Sets why_not, notes, wish and pkey_index. option.value: a used port lacks the GID index or the partition key that a
 // variable of Weft's names. Reentrant.
 Status admit_port(const IbSettings& settings, IbPort& port);
-// If there are usable ports of two link layers, those of the layer with the fastest port stay preferred, or else those of
-// InfiniBand. The others get a note. InfiniBand and Ethernet do not reach each other, so two ranks use a layer that both
-// hosts have.
-void prefer_link_layer(std::vector<IbPort>& ports);
+// The link layer that this host prefers: that of its usable ports. If there are two, that with the fastest port, or else
+// InfiniBand. InfiniBand and Ethernet do not reach each other, so two ranks use a layer that both hosts have. 0: no port.
+int preferred_link_layer(const std::vector<IbPort>& ports);
 // Whether a host prefers Ethernet, by the fastest ports of both layers in Mb/s.
 inline bool prefers_ethernet(int infiniband_mbps, int ethernet_mbps) { return ethernet_mbps > infiniband_mbps; }
 // Both for all ports. Besides, option.names: WEFT_IB_DEVICES names no device here.

@@ -84,8 +84,8 @@ struct World {
     std::vector<Failure> failures;
     std::atomic<int> failures_left{0};
     std::vector<std::pair<int, int>> completions;  // how many more succeed, then the status
-    int old_key_after = 0;       // writes until then; 0: never
-    uint32_t first_put_key = 0;  // of the first of them
+    int old_key_after = 0;                         // writes until then; 0: never
+    uint32_t first_put_key = 0;                    // of the first of them
     std::vector<std::pair<int, int>> losses;       // how many more arrive, then how many are lost
     std::vector<std::pair<int, std::string>> later;
     std::vector<std::string> due;

@@ -76,7 +76,9 @@ void LaneRepair::take_event(size_t device, const Event& event) {
     if (event.type == event::port_active || event.type == event::gid_change) return port_active(device, event.port);
     if (event.type != event::port_error && event.type != event::device_fatal) return;
     site_.tell([link = link_, device, port = event.port, text = event.text()](LinkTable& table) {
-        if (Link* of = table.link(link)) of->lose_port(device, port, fail(error::verbs_device, "{}", text));
+        // A port without a working substitute is left to the retries.
+        if (Link* of = table.link(link))
+            of->lose_lanes(of->recovery().replaceable(device, port), fail(error::verbs_device, "{}", text));
     });
 }
 
@@ -98,7 +100,8 @@ void LaneRepair::hurry(size_t place) {
     at.hurried = true;
     if (at.state != State::used) return;
     site_.tell([link = link_, id = LaneId{uint32_t(place), at.generation}](LinkTable& table) {
-        if (Link* of = table.link(link)) of->lose_probe(id);
+        if (Link* of = table.link(link))
+            of->lose_lanes(of->recovery().probing(id), fail(error::verbs_device, "a port is active again"));
     });
 }
 
@@ -215,7 +218,7 @@ void LaneRepair::connect(size_t place, const LaneOffer& peer, size_t own_gid, si
     lane.peer_device = peer.port.device;
     lane.peer.gid = peer.port.gids[peer_gid];
     lane.set_peer(peer.pair);
-    lane.peer_probe = peer.probe;
+    lane.probe.to = peer.probe;
     const Status started = run_detached("weft-rdma", [this, alive = alive_, place, making = at.making, path = path_,
                                                       dispatcher = site_.dispatcher]() mutable {
         const Status status = connect_lane(*making, path);

@@ -29,9 +29,8 @@ void keep_one_layer(std::vector<RailChoice>& possible, std::span<const PortOffer
         return std::tuple(ethernet(one) || share_subnet(own[one.own], one.gids),
                           std::min(own[one.own].mbps, peer[one.peer].mbps), !ethernet(one));
     };
-    const auto best = std::max_element(possible.begin(), possible.end(), [&](const RailChoice& a, const RailChoice& b) {
-        return key(a) < key(b);
-    });
+    const auto best = std::max_element(possible.begin(), possible.end(),
+                                       [&](const RailChoice& a, const RailChoice& b) { return key(a) < key(b); });
     if (best == possible.end()) return;
     const bool takes_ethernet = ethernet(*best);
     std::erase_if(possible, [&](const RailChoice& one) { return ethernet(one) != takes_ethernet; });
@@ -50,9 +49,8 @@ Result<std::vector<RailChoice>> choose_rails(std::span<const PortOffer> own, std
             possible.push_back({i, k, pairs.front()});
         }
     keep_one_layer(possible, own, peer);
-    const bool any_subnet = std::any_of(possible.begin(), possible.end(), [&](const RailChoice& one) {
-        return share_subnet(own[one.own], one.gids);
-    });
+    const bool any_subnet = std::any_of(possible.begin(), possible.end(),
+                                        [&](const RailChoice& one) { return share_subnet(own[one.own], one.gids); });
     if (any_subnet)
         std::erase_if(possible, [&](const RailChoice& one) { return !share_subnet(own[one.own], one.gids); });
     std::stable_sort(possible.begin(), possible.end(), [](const RailChoice& one, const RailChoice& other) {
