@@ -53,7 +53,7 @@ TEST_CASE("the choice of an algorithm counts with the costs of RDMA, and its log
     INFO(fast.log << slow.log);
     CHECK_THAT(choices(fast), Catch::Contains(" over verbs, "));
     CHECK_THAT(choices(slow), Catch::Contains(" over tcp, "));
-    // Two rails have half the time of a byte.
+    // Two rails have half the time of a byte on the network; copies take as long as before.
     const VerbsJob rails = verbs_job(2, {"WEFT_IB_RAILS=2"});
     INFO(rails.log);
     const auto predicted_us = [](const VerbsJob& job) {
@@ -61,7 +61,7 @@ TEST_CASE("the choice of an algorithm counts with the costs of RDMA, and its log
         REQUIRE(at != std::string::npos);
         return std::stod(job.log.substr(at + strlen(" over verbs, ")));
     };
-    CHECK(predicted_us(rails) < 0.9 * predicted_us(fast));
+    CHECK(predicted_us(rails) < 0.98 * predicted_us(fast));
     // A rank without RDMA: all count with TCP.
     CHECK_THAT(choices(verbs_job(3, {"ONLY_RANK=1"})), Catch::Contains(" over tcp, "));
 }
@@ -206,7 +206,7 @@ TEST_CASE("windows that are registered again get the puts of their own time only
     CHECK(old.count(": ok") == 0);
     for (const char* rank : {"\nrank 0: verbs.completion: ", "\nrank 1: verbs.completion: "})
         CHECK(old.count(rank) == 1);
-    CHECK(old.count("remote access error") >= 1);
+    CHECK_THAT(old.log, Catch::Contains("got a request without access rights"));
     CHECK(old.count(": memory is whole") == 2);
     CHECK(old.count("damaged") == 0);
 }
