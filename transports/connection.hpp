@@ -108,11 +108,17 @@ class Receiver {
 
     // Capability::offers. Offers `capacity` bytes at `target`, which `memory` holds, for message number `message`.
     // False: declined, as when the message is on its way already; it then arrives in a slot. A sender may use a slot
-    // in spite of an offer. The offer ends with the release of its message; until then `target` must stay valid.
-    virtual Result<bool> offer(std::byte* target, size_t capacity, const RegisteredMemory* memory, uint64_t message) {
+    // in spite of an offer. The offer ends with the release of its message, with withdraw(), or with the connection.
+    // Until then `target` must stay valid.
+    virtual Result<bool> offer(std::byte* target, size_t capacity, RegisteredMemory* memory, uint64_t message) {
         (void)target, (void)capacity, (void)memory, (void)message;
         return false;
     }
+    // The number of the message that receive() shows next.
+    virtual uint64_t next() const { return 0; }
+    // After a failure, when no message is received any more: ends all offers and declines later ones. When it returns,
+    // nothing writes to offered memory: their registrations are revoked.
+    virtual void withdraw() {}
 };
 
 }  // namespace weft::internal

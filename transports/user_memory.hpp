@@ -27,12 +27,13 @@ class UserMemory {
     // Ends the ranges that calls may have used. No call may be in progress.
     void forget_ended() { ended_.clear(); }
 
+    bool empty() const { return ranges_.empty(); }
     // The registered memory that holds all these bytes, or null. Of ranges that overlap, only the last one counts.
-    const RegisteredMemory* find(const std::byte* data, size_t bytes) const {
+    RegisteredMemory* find(const std::byte* data, size_t bytes) const {
         if (ranges_.empty()) return nullptr;
         const auto after = ranges_.upper_bound(data);
         if (after == ranges_.begin()) return nullptr;
-        const RegisteredMemory* const memory = std::prev(after)->second.get();
+        RegisteredMemory* const memory = std::prev(after)->second.get();
         return memory->holds(data, bytes) ? memory : nullptr;
     }
 

@@ -188,6 +188,9 @@ typedef struct {
      * depth - 1. release() returns the oldest message. NULL: Weft takes one message at a time. */
     weftResult_t (*lookAhead)(void* receiver, uint64_t ahead, weftTransportSlot_t* slot,
                               weftTransportMessage_t* message);
+    /* Optional. Ends all offers after a failure; no message is received any more. When it returns, nothing
+     * writes to offered memory. NULL: with weftTransportRegisters, Weft does not call offer. */
+    void (*withdraw)(void* receiver);
 } weftTransportPlugin_t;
 
 #ifdef __cplusplus

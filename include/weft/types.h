@@ -113,8 +113,8 @@ typedef struct {
 } weftUniqueId;
 
 /* Settings of one communicator. Start from WEFT_CONFIG_INITIALIZER. A field that stays WEFT_CONFIG_UNDEF_INT or NULL
- * takes the environment's value or the default. The struct grows at its end only, and `size` tells the caller's
- * version. */
+ * takes the environment's value or the default. The struct grows at its end only, by whole 8 bytes, and `size` tells the
+ * caller's version. */
 #define WEFT_CONFIG_UNDEF_INT INT32_MIN
 #define WEFT_CONFIG_MAGIC 0x77656674u
 typedef struct {
@@ -163,7 +163,7 @@ typedef struct {
     { sizeof(weftErrorInfo_t), "", weftSuccess, -1, -1, NULL, 0 }
 
 /* Settings of single calls (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER. A field that stays
- * undefined takes the communicator's value. The struct grows at its end only. */
+ * undefined takes the communicator's value. The struct grows at its end only, by whole 8 bytes. */
 #define WEFT_CALL_CONFIG_MAGIC 0x77656663u
 typedef struct {
     size_t size;       /* sizeof(weftCallConfig_t) of the caller */

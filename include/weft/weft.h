@@ -576,7 +576,8 @@ WEFT_API weftResult_t weftMemFree(void* ptr);
 
 /* Registers a buffer of `bytes` bytes that is used often. Local: it waits for no rank. Registered device memory is
  * mapped by the other processes of the host soon afterwards, and large messages are then reduced in place. If peers
- * are reached by RDMA, registered host memory is pinned, and messages of at least 32 KiB are sent without a copy.
+ * are reached by RDMA, registered host memory is pinned, and messages of at least 32 KiB are sent and received without
+ * a copy. If a call fails, buffers that the network may still write to are registered no more.
  * buff    device memory of cudaMalloc, weftMemAlloc or cuMemCreate, or host memory; other memory is accepted
  * handle  receives the argument of weftCommDeregister
  * Errors: weftInvalidArgument, weftInvalidUsage.

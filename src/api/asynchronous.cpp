@@ -40,6 +40,10 @@ Result<std::shared_ptr<HostStream>> stream_to_ask(weftHostStream_t stream) {
 // The size in the first version; later versions only append fields.
 constexpr size_t first_size = offsetof(weftCallConfig_t, algo) + sizeof(weftCallConfig_t::algo);
 
+// A later field must not lie where an older caller has padding, whose bytes nobody sets.
+static_assert(sizeof(weftCallConfig_t) ==
+              offsetof(weftCallConfig_t, blockPolicy) + sizeof(weftCallConfig_t::blockPolicy));
+
 Status check_config(const weftCallConfig_t& config) {
     if (config.magic != WEFT_CALL_CONFIG_MAGIC || config.size < first_size)
         return fail(

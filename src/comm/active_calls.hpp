@@ -67,6 +67,12 @@ class ActiveCalls {
     // After advance() or advance_messages() failed, when the communicator is dead: the engine forgets its work.
     void abandon_call();
     void abandon_messages() { messages_.abandon(); }
+    // After a failure: afterwards no network writes to the buffers of calls and messages.
+    void withdraw() {
+        host_.withdraw();
+        uneven_.withdraw();
+        messages_.withdraw();
+    }
     // The cause of a broken connection, if this rank can see it now.
     Status cause();
     // After a failure: whether `peer` may still use the buffers of the call or of the messages.

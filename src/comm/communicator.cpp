@@ -100,6 +100,7 @@ void Communicator::abandon_windows() {
 void Communicator::await_borrowers() {
     if (!dead_) return;
     const CancelHeld held;
+    calls_.withdraw();
     const int64_t until = now_us() + leave_patience_us;
     const Segment& segment = *context_.segment;
     for (int peer = 0; peer < ranks(); ++peer)

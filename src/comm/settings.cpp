@@ -23,6 +23,9 @@ namespace weft::internal {
 
 namespace {
 
+// A later field must not lie where an older caller has padding, whose bytes nobody sets.
+static_assert(sizeof(weftConfig_t) == offsetof(weftConfig_t, blockPolicy) + sizeof(weftConfig_t::blockPolicy));
+
 Status check_config(const weftConfig_t& config) {
     if (config.magic != WEFT_CONFIG_MAGIC || config.size < offsetof(weftConfig_t, timeoutMs))
         return fail(error::argument_config,

@@ -94,6 +94,7 @@ Progress WindowRegistration::advance_telling() {
     if (stage_ == Stage::telling) return have_announced();
     if (stage_ == Stage::placing) return have_placed();
     if (stage_ == Stage::agreeing) return agree();
+    if (stage_ == Stage::switching) return advance_switch();
     if (stage_ == Stage::parting) return end();
     failure_ = tell();
     return failure_ ? Progress::moved : Progress::failed;
@@ -190,8 +191,17 @@ Progress WindowRegistration::agree() {
                                  "registered it",
                                  without - reached_.begin())
                                 .about({.rank = int32_t(without - reached_.begin())}));
-    finish();
-    return Progress::done;
+    if (!windows().switches(number_, parts_)) return finish(), Progress::done;
+    stage_ = Stage::switching;
+    switch_entries_.resize(parts_.size());
+    return advance_switch();
+}
+
+// The window works in any case, so no outcome is a failure.
+Progress WindowRegistration::advance_switch() {
+    if (!windows().advance_switch(number_, switch_entries_)) return finish(), Progress::done;
+    failure_ = tell(switch_entries_);
+    return failure_ ? Progress::moved : Progress::failed;
 }
 
 // All ranks refuse the window, and the communicator lives on.

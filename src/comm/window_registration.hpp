@@ -23,10 +23,11 @@ class WindowRegistration final : public AsyncOperation {
     ~WindowRegistration() override;
 
   private:
-    // Registration of device memory: place our part, reach the other parts, agree that all ranks do.
+    // Registration of device memory: place our part, reach the other parts, agree that all ranks do, and put the window
+    // behind the switch if there is one.
     // Deregistration: drain our kernels before the exchange, unmap after it. Unmapping may wait for the device, so no
     // rank leaves (and enqueues kernels that wait for others) before all ranks have unmapped everything.
-    enum class Stage { flushing, draining, telling, placing, reaching, agreeing, unmapping, parting, done };
+    enum class Stage { flushing, draining, telling, placing, reaching, agreeing, switching, unmapping, parting, done };
     Communicator& communicator() const { return *comm_->communicator; }
     Windows& windows() const { return communicator().calls().windows(); }
     Status pause_for_device(int64_t since_us);
@@ -42,6 +43,7 @@ class WindowRegistration final : public AsyncOperation {
     Progress have_placed();
     Progress close();
     Progress agree();
+    Progress advance_switch();
     Progress end();
     Progress refuse(Status why);
     Status check_parts();
@@ -55,9 +57,10 @@ class WindowRegistration final : public AsyncOperation {
     uint32_t number_ = 0;
     std::vector<WindowPart> parts_;
     std::vector<uint64_t> reached_;  // by rank: whether it reaches all parts
-    Status refused_;                 // why no rank gets the window
-    bool open_ = false;              // our part must be closed if the registration fails
-    bool placed_ = false;            // other ranks may map our part
+    std::vector<cuda::SwitchEntry> switch_entries_;
+    Status refused_;       // why no rank gets the window
+    bool open_ = false;    // our part must be closed if the registration fails
+    bool placed_ = false;  // other ranks may map our part
     bool on_device_ = false;
     int64_t since_us_ = 0;  // begin of the wait for the device
     Status failure_;

@@ -29,6 +29,12 @@ class Windows {
     Result<bool> reach(uint32_t number, std::span<const WindowPart> parts) {
         return context_.device->windows().reach(number, parts);
     }
+    bool switches(uint32_t number, std::span<const WindowPart> parts) {
+        return context_.device->windows().switches(number, parts);
+    }
+    bool advance_switch(uint32_t number, std::vector<cuda::SwitchEntry>& entries) {
+        return context_.device->windows().advance_switch(number, entries);
+    }
     void complete_on_device(uint32_t number);
     std::vector<int> missing_on_device(uint32_t number) const { return context_.device->windows().missing(number); }
 

@@ -15,6 +15,8 @@ Progress MessageSteps::execute(const StepAt& at) {
     const BlockEnds& ends = plan_->ends[at.block];
     const ChunkSpan span = operands_->span_of(*at.instruction, at.iteration, at.tile);
     waits_[at.block] = Wait::none;
+    if (ends.source_offers)
+        if (Status offered = offers_.offer(at); !offered) return report_->fails(std::move(offered));
     if (span.bytes == 0) return Progress::moved;  // empty chunks are skipped on both ends
     if (ends.source_is_remote || ends.target_is_remote)
         if (const auto progress = move_past_slots(at, span)) return *progress;
@@ -121,22 +123,18 @@ std::optional<Progress> MessageSteps::move_past_slots(const StepAt& at, const Ch
     const Instruction& instruction = *at.instruction;
     const Block& block = plan_->schedule->blocks[at.block];
     const BlockEnds& ends = plan_->ends[at.block];
-    if (span.count != 1) return {};
-    const Piece piece = operands_->piece_at(at.tile, span.pieces[0]);
-    if (piece.bytes != span.bytes) return {};
     const SlotInfo info = info_of(span.bytes);
     if (instruction.opcode == Opcode::send) {
-        if (!ends.target_is_remote) return {};
+        if (!ends.target_is_remote || span.count != 1) return {};
+        const Piece piece = operands_->piece_at(at.tile, span.pieces[0]);
+        if (piece.bytes != span.bytes) return {};
         if (instruction.source == Buffer::input && operands_->buffers().changes_input()) return {};
         auto sent = send_past_slots(at, operands_->source(instruction, at.tile, piece), info);
         if (!sent) return report_->fails(sent.take_status());
         return *sent ? Progress::moved : blocked_on(at, Wait::target);
     }
-    if (!ends.source_is_remote || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
-        return {};
-    void* destinations[Operands::targets_most];
-    if (operands_->targets(instruction, at.tile, piece, destinations) != 1) return {};
-    auto* const target = static_cast<std::byte*>(destinations[0]);
+    std::byte* const target = ends.source_is_remote ? operands_->only_target(at, span) : nullptr;
+    if (target == nullptr) return {};
     Slot outgoing;
     if (instruction.opcode == Opcode::recv_copy_send) {
         auto slot = ends.target->acquire();

@@ -5,27 +5,24 @@
 #include <vector>
 
 #include "src/base/wakeups.hpp"
-#include "src/executor/operands.hpp"
+#include "src/executor/offered_receives.hpp"
 
 namespace weft::internal {
-
-// One execution of an instruction.
-struct StepAt {
-    size_t block;
-    int32_t step, iteration;
-    uint64_t tile;
-    const Instruction* instruction;
-};
 
 // Owned by a StepMachine. Thread-bound to the rank.
 class MessageSteps {
   public:
     MessageSteps(const Plan& plan, const Operands& operands, RunReport& report)
-        : plan_(&plan), operands_(&operands), report_(&report), waits_(plan.schedule->blocks.size()) {}
+        : plan_(&plan),
+          operands_(&operands),
+          report_(&report),
+          offers_(plan, operands),
+          waits_(plan.schedule->blocks.size()) {}
     void begin(uint64_t sequence) {
         sequence_ = sequence;
         zero_copy_sent_ = false;
         posted_from_ = nullptr;
+        offers_.begin();
         std::fill(waits_.begin(), waits_.end(), Wait::none);
     }
 
@@ -37,6 +34,8 @@ class MessageSteps {
     bool zero_copy_done();
     // Whether a peer may be reading zero-copy messages of this call.
     bool may_be_reading(int peer) const;
+    // After a failure: afterwards no network writes to the call's buffers.
+    void withdraw() { offers_.withdraw(); }
     void add_wakeups(Wakeups& wakeups) const;
 
   private:
@@ -56,6 +55,7 @@ class MessageSteps {
     const Plan* plan_;
     const Operands* operands_;
     RunReport* report_;
+    OfferedReceives offers_;
     uint64_t sequence_ = 0;
     bool zero_copy_sent_ = false;                    // some message was zero-copy
     const RegisteredMemory* posted_from_ = nullptr;  // the registered memory of the newest posted message

@@ -5,6 +5,14 @@
 
 namespace weft::internal {
 
+// One execution of an instruction.
+struct StepAt {
+    size_t block;
+    int32_t step, iteration;
+    uint64_t tile;
+    const Instruction* instruction;
+};
+
 // Owned by a StepMachine. Thread-bound to the rank.
 class Operands {
   public:
@@ -61,6 +69,15 @@ class Operands {
         if (instruction.targets & Buffer::slot) destinations[count++] = slot_at(flags_->place(), tile, piece);
         if (instruction.targets & Buffer::scratch) destinations[count++] = scratch_at(instruction.target_cell, piece);
         return count;
+    }
+    // The only place that received data goes to, in one piece and unchanged; null: there is none, or several.
+    std::byte* only_target(const StepAt& at, const ChunkSpan& span) const {
+        const Opcode opcode = at.instruction->opcode;
+        if ((opcode != Opcode::recv && opcode != Opcode::recv_copy_send) || span.count != 1) return nullptr;
+        const Piece piece = piece_at(at.tile, span.pieces[0]);
+        void* destinations[targets_most];
+        const bool alone = piece.bytes == span.bytes && targets(*at.instruction, at.tile, piece, destinations) == 1;
+        return alone ? static_cast<std::byte*>(destinations[0]) : nullptr;
     }
     std::byte* scratch_at(int cell, const Piece& piece) const {
         return scratch_ + (cell < 0 ? piece.tile_offset : size_t(cell) * cell_bytes_);

@@ -10,6 +10,7 @@
 #include "src/peer_access/cma.hpp"
 #include "src/peer_access/direct_access.hpp"
 #include "src/peer_access/remote_address.hpp"
+#include "src/schedule/early_receives.hpp"
 #include "src/schedule/schedule.hpp"
 #include "src/segment/flag_block.hpp"
 #include "transports/transport.hpp"
@@ -24,7 +25,8 @@ struct BlockEnds {
     bool source_is_remote = false, target_is_remote = false;  // over a network: data goes past the slots where it can
     // Zero-copy messages within a process are read in place; others by CMA or in a mapped arena.
     bool source_in_process = false, target_in_process = false;
-    const Transport* target_transport = nullptr;
+    const Transport *source_transport = nullptr, *target_transport = nullptr;
+    bool source_offers = false;         // registered memory can be offered to its messages
     bool target_posts = false;          // it posts registered memory without a copy
     CanRead target_reads = {};          // how the target reads zero-copy messages. Valid once connected
     std::byte* source_arena = nullptr;  // the source's arena, mapped here
@@ -42,6 +44,13 @@ struct PostPlan {
     static constexpr size_t least = 32 << 10;
 };
 
+// Messages over a network that come straight to the caller's memory, if it was offered before they were posted.
+struct OfferPlan {
+    const EarlyReceives* early = nullptr;
+    const UserMemory* memory = nullptr;  // null: there is no such source
+    uint64_t depth = 0;                  // messages of a connection that may be offered ahead
+};
+
 // Messages whose slot holds the address of the data (docs/design/connections.md, Zero-copy).
 struct ZeroCopyPlan {
     StableSends stable_sends;  // empty: no send may be zero-copy
@@ -49,6 +58,7 @@ struct ZeroCopyPlan {
     bool by_cma = true;        // zero-copy also if the receiver needs CMA
     const Cma* cma = nullptr;  // reads zero-copy messages of this host
     PostPlan posts;
+    OfferPlan offers;
 };
 
 // The flag block and the rotation of its slots for a tile of all parts; our slots have memory for all of it.

@@ -28,6 +28,8 @@ class Run {
     Status take_failure() { return std::move(report_.failure); }
     // The sockets that a blocked run waits for, besides the flags in shared memory.
     virtual void add_wakeups(Wakeups&) const {}
+    // After a failure: afterwards no network writes to the call's buffers.
+    virtual void withdraw() {}
     // Whether a peer may be reading or writing the buffers of this call in place
     // (docs/design/shared-memory-protocol.md, rule 9).
     virtual bool may_be_using(int) const { return false; }

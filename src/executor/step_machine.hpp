@@ -11,6 +11,7 @@ class StepMachine final : public Run {
     explicit StepMachine(const Plan& plan);
     void start(const void* send, void* receive, const void* operand, uint64_t sequence) override;
     Progress advance() override;
+    void withdraw() override { messages_.withdraw(); }
     void add_wakeups(Wakeups& wakeups) const override { messages_.add_wakeups(wakeups); }
     bool may_be_reading(int peer) const override { return messages_.may_be_reading(peer); }
 

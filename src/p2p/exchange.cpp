@@ -19,7 +19,7 @@ void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftData
     Queue& queue = outgoing ? other.sends : other.receives;
     const uint16_t number = number_of(purpose, queue);
     if (!of_collective(purpose.by)) ++queue.begun;
-    if (!other.busy) other.sends.oldest = other.receives.oldest = none;
+    if (!other.busy) other.sends.oldest = other.receives.oldest = other.next_offer.transfer = none;
     transfers_.add(queue, {static_cast<std::byte*>(data), count, count * size_of(type), 0,
                            message_mark(type, purpose.by, number, purpose.reduction), none});
     if (other.busy) return;
@@ -164,6 +164,11 @@ bool Exchange::may_be_read_by(int rank) const {
     if (peers_.empty()) return false;
     const Peer& peer = peers_[size_t(rank)];
     return peer.zero_copy_pending && !peer.link.target->zero_copy_done();
+}
+
+void Exchange::withdraw() {
+    for (Peer& peer : peers_)
+        if (peer.link.source && peer.link.offers > 0) peer.link.source->withdraw();
 }
 
 // Ends all messages. Peers that know addresses of ours may still read there.

@@ -47,7 +47,11 @@ Status PeerLinks::connect(int peer, PeerLink& link) {
     if (!*connected) return ok();
     link.target = ends.target;
     link.reads_us = ends.target_reads;
-    if (ends.target_is_remote && ends.target_transport == user_memory_->transport()) link.user_memory = user_memory_;
+    if (ends.target_is_remote && ends.target_transport == user_memory_->transport()) {
+        link.user_memory = user_memory_;
+        // Both ranks agree on one transport for both directions.
+        if (ends.target_transport && ends.target_transport->can(Capability::offers)) link.offers = uint64_t(set.depth);
+    }
     link.connected = true;
     return ok();
 }

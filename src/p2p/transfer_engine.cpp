@@ -118,8 +118,44 @@ Progress TransferEngine::pull(int rank, TransferPeer& peer) {
     return Progress::moved;
 }
 
+// Offers registered memory of the user to the network messages that come next, of all transfers in the queue. The sender
+// cuts its messages like this.
+Status TransferEngine::offer_targets(TransferPeer& peer) {
+    Receiver& source = *peer.link.source;
+    OfferedPiece& piece = peer.next_offer;
+    const uint64_t next = source.next();
+    if (piece.transfer == Transfers::none || piece.message <= next)
+        piece = {peer.receives.first, transfers_->front(peer.receives).done, next, false};
+    while (piece.message < next + peer.link.offers) {
+        const Transfer& transfer = transfers_->at(piece.transfer);
+        if (piece.ended && transfer.next == Transfers::none) return ok();
+        if (piece.ended) {
+            piece = {transfer.next, 0, piece.message, false};
+            continue;
+        }
+        const size_t bytes = std::min(transfer.bytes - piece.done, peer.link.slot_bytes);
+        std::byte* const target = transfer.data + piece.done;
+        RegisteredMemory* const memory =
+            bytes >= PostPlan::least ? peer.link.user_memory->find(target, bytes) : nullptr;
+        if (memory) {
+            // If it is declined, the message takes a slot.
+            auto offered = source.offer(target, bytes, memory, piece.message);
+            if (!offered) return offered.take_status();
+        }
+        piece.done += bytes;
+        ++piece.message;
+        piece.ended = piece.done == transfer.bytes;
+    }
+    return ok();
+}
+
 // Receives into the user's buffer, without a slot between.
 Progress TransferEngine::receive_remote(int rank, TransferPeer& peer) {
+    const auto offer = [&] {
+        const bool any = peer.link.offers > 0 && !peer.link.user_memory->empty() && !peer.receives.empty();
+        return any ? offer_targets(peer) : ok();
+    };
+    if (Status offered = offer(); !offered) return fails(std::move(offered));
     for (int slots = 0; !peer.receives.empty() && slots < slots_at_once; ++slots) {
         Transfer& transfer = transfers_->front(peer.receives);
         const size_t left = transfer.bytes - transfer.done;
@@ -134,6 +170,8 @@ Progress TransferEngine::receive_remote(int rank, TransferPeer& peer) {
         if (!*received) return slots > 0 ? Progress::moved : Progress::blocked;
         transfer.done += came.bytes;
         if (transfer.done == transfer.bytes) transfers_->pop(peer.receives);
+        // An offer carries the credit of the message before it, so it should be the first that the sender gets.
+        if (Status offered = offer(); !offered) return fails(std::move(offered));
     }
     return Progress::moved;
 }

@@ -37,6 +37,7 @@ class TransferEngine {
 
   private:
     Progress pull(int rank, TransferPeer& peer);
+    Status offer_targets(TransferPeer& peer);
     Progress differs(int rank, const Transfer& transfer, const SlotInfo& came);
 
     Segment* segment_;

@@ -16,8 +16,9 @@ struct PeerLink {
     bool remote = false;
     bool connected = false;     // both are there
     bool same_process = false;  // its memory is ours
-    // Where the network sender finds the memory of messages that it posts without a copy; null: it does not post.
+    // Where the network's ends find the memory of messages that they move without a copy; null: they do not.
     const UserMemory* user_memory = nullptr;
+    uint64_t offers = 0;         // messages ahead for which the network receiver is offered the user's memory
     CanRead reads_us;            // how the peer reads zero-copy messages of ours. Valid once connected
     std::byte* arena = nullptr;  // the peer's arena, mapped here
 };
@@ -52,6 +53,7 @@ class Transfers {
         queue.last = index;
         if (queue.oldest == none) queue.oldest = index;
     }
+    const Transfer& at(int index) const { return all_[size_t(index)]; }
     Transfer& front(const Queue& queue) { return all_[size_t(queue.first)]; }
     const Transfer& front(const Queue& queue) const { return all_[size_t(queue.first)]; }
     void pop(Queue& queue) {
@@ -69,6 +71,14 @@ class Transfers {
     std::vector<Transfer> all_;
 };
 
+// The piece of a received transfer for which the user's memory is offered next.
+struct OfferedPiece {
+    int transfer = Transfers::none;
+    size_t done = 0;       // bytes of the transfer before it
+    uint64_t message = 0;  // the network message that brings it
+    bool ended = false;    // the transfer has no more pieces
+};
+
 // A peer and the messages to and from it.
 struct TransferPeer {
     PeerLink link;
@@ -79,6 +89,7 @@ struct TransferPeer {
     bool zero_copy_pending = false;  // the peer may be reading our memory
     // The sender's address of the zero-copy message that is being received, or 0.
     uint64_t pulled_from = 0;
+    OfferedPiece next_offer;  // while the peer is busy
 };
 
 }  // namespace weft::internal

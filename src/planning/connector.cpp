@@ -35,8 +35,10 @@ Status Connector::listen(ConnectionSet& set) {
     for (size_t index = 0; index < set.wanted.size(); ++index) {
         const ConnectionSet::Wanted& each = set.wanted[index];
         BlockEnds& ends = set.ends[index];
-        if (const auto there = receivers_.find(key_of(each.channel, each.source)); there != receivers_.end())
-            ends.source = there->second.get();
+        if (const auto there = receivers_.find(key_of(each.channel, each.source)); there != receivers_.end()) {
+            ends.source = there->second.receiver.get();
+            ends.source_transport = there->second.transport;
+        }
         if (const auto there = senders_.find(key_of(each.channel, each.target)); there != senders_.end()) {
             ends.target = there->second.sender.get();
             ends.target_reads = there->second.reads;
@@ -68,7 +70,8 @@ Status Connector::listen(ConnectionSet& set) {
         if (reads.arena) set.ends[index].source_arena = settings_.peer_access->arena(each.source);
         WEFT_TRY(OobStore(*segment_).put(rank_, each.source, oob_key(key, each.source), &address, sizeof address));
         set.ends[index].source = receiver->get();
-        receivers_[key] = std::move(*receiver);
+        set.ends[index].source_transport = *transport;
+        receivers_[key] = {std::move(*receiver), *transport};
     }
     return ok();
 }

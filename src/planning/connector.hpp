@@ -88,7 +88,11 @@ class Connector {
     Segment* segment_;
     int rank_;
     Settings settings_;
-    std::map<Key, std::unique_ptr<Receiver>> receivers_;
+    struct Source {
+        std::unique_ptr<Receiver> receiver;
+        const Transport* transport;
+    };
+    std::map<Key, Source> receivers_;
     struct Target {
         std::unique_ptr<Sender> sender;
         CanRead reads;

@@ -70,6 +70,7 @@ Result<Binding*> Planner::bind(const Operation& operation, const Choice& choice)
     if (binding.schedule.blocks.empty()) {
         binding.schedule = choice.algorithm->schedule(chooser_.layout(), choice.parameters);
         binding.stable_sends = find_stable_sends(binding.schedule);
+        binding.early_receives = find_early_receives(binding.schedule);
         binding.connections.depth = binding.schedule.fifo_depth;
         for (const Block& block : binding.schedule.blocks)
             binding.connections.wanted.push_back({block.channel, block.source, block.target});
@@ -96,6 +97,10 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         const Transport* const transport = ends.target_is_remote ? ends.target_transport : nullptr;
         ends.target_posts = transport && transport == user_memory_.transport() && transport->can(Capability::posts);
         if (ends.target_posts) plan.zero_copy.posts = {&binding.stable_sends, &user_memory_};
+        const Transport* const from = ends.source_is_remote ? ends.source_transport : nullptr;
+        ends.source_offers = from && from == user_memory_.transport() && from->can(Capability::offers);
+        if (ends.source_offers)
+            plan.zero_copy.offers = {&binding.early_receives, &user_memory_, uint64_t(binding.connections.depth)};
     }
     plan.in_one_place = choice.algorithm->sums == Sums::in_rank_order;
     plan.cpu_kernels = cpu_kernels_;

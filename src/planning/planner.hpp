@@ -32,7 +32,8 @@ struct PlanKey {
 // A schedule and its connections, shared by the plans of all sizes.
 struct Binding {
     Schedule schedule;
-    StableSends stable_sends;  // find_stable_sends(schedule)
+    StableSends stable_sends;      // find_stable_sends(schedule)
+    EarlyReceives early_receives;  // find_early_receives(schedule)
     ConnectionSet connections;
 };
 

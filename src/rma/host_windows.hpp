@@ -20,6 +20,8 @@ struct WindowPart {
     enum Memory : uint64_t { nothing, host, device, unfit } memory = nothing;  // unfit: it cannot be in a window
     uint64_t entry = 0, state = 0,
              offset = 0;  // device memory for other processes: cuda::BufferRegistry::RegisteredAddress
+    // Device memory: where the part lies in its piece of VMM memory (cuda::SwitchedWindows); 0 bytes: in none, or several.
+    uint64_t piece_bytes = 0, piece_offset = 0;
     uint64_t number = 0;  // of the window that is being deregistered
     // RegisteredMemory::key() for ranks of other hosts; no bytes: they send requests.
     static constexpr size_t key_most = 96;

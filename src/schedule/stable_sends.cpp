@@ -1,5 +1,7 @@
 #include "src/schedule/stable_sends.hpp"
 
+#include "src/schedule/each_chunk.hpp"
+
 namespace weft::internal {
 
 namespace {
@@ -9,12 +11,6 @@ namespace {
 struct Writes {
     int all = 0, changing = 0;
 };
-
-template <class Use>
-void each_chunk(const Instruction& instruction, const Index& first, Use&& use) {
-    for (int iteration = 0; iteration < instruction.repeat; ++iteration)
-        for (int offset = 0; offset < instruction.count; ++offset) use(size_t(first.at(iteration, offset)));
-}
 
 std::vector<Writes> writes_of(const Schedule& schedule) {
     std::vector<Writes> writes(size_t(schedule.chunks));

@@ -25,12 +25,14 @@ constexpr uint32_t polls_between_yields = 128;
 constexpr uint32_t polls_between_yields_shared = 16;
 constexpr int waits_between_surveys = 256;
 constexpr uint32_t polls_between_clocks = 64;  // of polls that yield: a clock read costs much less than a thread switch
-// For polls of sockets, each with a yield. Above crowded_poll_us on average, other threads, usually ranks, run on this
-// core. Above crowded_yield_us in one poll, another process used a time slice here. crowded_memory: the number of waits
-// that remember this.
+// For polls of sockets and queues. A poll of a socket is a system call, and a yield follows. A queue in memory is polled
+// several times in a turn, which a yield ends. Above crowded_turn_us on average, other threads, usually ranks, run on this
+// core. Above crowded_yield_us in one yield, another process used a time slice here. crowded_memory: the number of
+// waits that remember this.
 // A rank that sleeps in the kernel's poll wakes late, so it sleeps early only on a crowded core.
-constexpr uint64_t polls_between_averages = 16;
-constexpr int64_t crowded_poll_us = 4, crowded_yield_us = 1'000;
+constexpr int64_t us_between_yields = 1;
+constexpr int64_t turns_between_averages = 16;
+constexpr int64_t crowded_turn_us = 4, crowded_yield_us = 1'000;
 constexpr int crowded_memory = 64;
 constexpr int64_t first_look_us = 20'000;     // silence after which the rank checks for dead peers
 constexpr int64_t slowest_look_us = 250'000;  // bounds the detection of a death to a second after any silence
@@ -70,8 +72,8 @@ int Waiting::current_cpu() { return weft::internal::current_cpu(); }
 
 bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     if (polls_ == 0) {
-        since_us_ = 0;
-        silence_us_ = 0;
+        silence_.since_us = 0;
+        silence_.us = 0;
     }
     ++polls_;
     seen_here();
@@ -111,17 +113,22 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         crowded_ = crowded_waits_ > 0;
         if (crowded_) --crowded_waits_;
     }
-    if (polls_ == 0 || since_us_ == 0) {  // pause() does not read the clock at first
-        since_us_ = now_us();
-        silence_us_ = 0;
-        next_look_us_ = since_us_ + first_look_us;
+    if (polls_ == 0 || silence_.since_us == 0) {  // pause() does not read the clock at first
+        silence_.since_us = now_us();
+        silence_.us = 0;
+        silence_.next_look_us = silence_.since_us + first_look_us;
+        turns_.since_us = silence_.since_us;
+        turns_.number = 0;
     }
     seen_here();
     ++polls_;
-    const int64_t before_us = since_us_ + silence_us_;
-    const bool yields = !crowded_ && silence_us_ < sleep_us_;
+    const int64_t before_us = silence_.since_us + silence_.us;
+    const bool polls = !crowded_ && silence_.us < sleep_us_;
+    const bool yields = polls && before_us - turns_.since_us >= us_between_yields;
     if (yields) {
         sched_yield();
+    } else if (polls) {
+        spin_once();
     } else {
         wakeups_.clear();
         add_wakeups(wakeups_);
@@ -131,33 +138,36 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         ppoll(wakeups_.descriptors.data(), nfds_t(wakeups_.descriptors.size()), &slice, nullptr);
     }
     const int64_t now = now_us();
-    silence_us_ = now - since_us_;
+    silence_.us = now - silence_.since_us;
     if (yields) {
         // Other threads ran during the yield and need this core. The scheduler prefers a thread that wakes to one that
         // yields.
         const bool slice = now - before_us > crowded_yield_us;
         if (slice) crowded_waits_ = crowded_memory;
-        crowded_ = slice || (polls_ % polls_between_averages == 0 && silence_us_ > int64_t(polls_) * crowded_poll_us);
+        ++turns_.number;
+        crowded_ =
+            slice || (turns_.number % turns_between_averages == 0 && silence_.us > turns_.number * crowded_turn_us);
+        turns_.since_us = now;
     }
     if (segment_->aborted()) return true;
-    if (now < next_look_us_) return false;
-    next_look_us_ = now + std::clamp<int64_t>(silence_us_ / 16, first_look_us, slowest_look_us);
+    if (now < silence_.next_look_us) return false;
+    silence_.next_look_us = now + std::clamp<int64_t>(silence_.us / 16, first_look_us, slowest_look_us);
     return true;
 }
 
 // Reads the clock and decides on sleeping. True: the caller must check for failures.
 bool Waiting::look(bool may_sleep) {
     const int64_t now = now_us();
-    if (since_us_ == 0) {
-        since_us_ = now;
-        next_look_us_ = now + first_look_us;
+    if (silence_.since_us == 0) {
+        silence_.since_us = now;
+        silence_.next_look_us = now + first_look_us;
     }
-    silence_us_ = now - since_us_;
-    if (silence_us_ >= sleep_us_ && !may_sleep) {
+    silence_.us = now - silence_.since_us;
+    if (silence_.us >= sleep_us_ && !may_sleep) {
         const timespec doze{0, doze_us * 1000};
         const CancelHeld held;
         nanosleep(&doze, nullptr);
-    } else if (silence_us_ >= sleep_us_ && !armed_) {
+    } else if (silence_.us >= sleep_us_ && !armed_) {
         // Announce the sleep, let the caller poll once more, then sleep: in this order no wake-up is missed.
         segment_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
         segment_->header().sleepers.fetch_add(1);
@@ -165,8 +175,8 @@ bool Waiting::look(bool may_sleep) {
         armed_ = announced_ = true;
     }
     if (segment_->aborted()) return true;
-    if (now < next_look_us_) return false;
-    next_look_us_ = now + std::clamp<int64_t>(silence_us_ / 16, first_look_us, slowest_look_us);
+    if (now < silence_.next_look_us) return false;
+    silence_.next_look_us = now + std::clamp<int64_t>(silence_.us / 16, first_look_us, slowest_look_us);
     return true;
 }
 
@@ -188,7 +198,7 @@ void Waiting::tell(const PartnerWait& wait) {
     told_ = announced_ = true;
     RankRow& row = segment_->row(rank_);
     row.partner_wait.store(wait.word(), std::memory_order_relaxed);
-    row.partner_wait_us.store(since_us_, std::memory_order_relaxed);
+    row.partner_wait_us.store(silence_.since_us, std::memory_order_relaxed);
 }
 
 void Waiting::withdraw() {

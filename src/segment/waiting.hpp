@@ -13,6 +13,15 @@
 
 namespace weft::internal {
 
+// Time without progress, in us.
+struct Silence {
+    int64_t since_us = 0, us = 0, next_look_us = 0;
+};
+// Polls of a wait for sockets between two yields.
+struct Yields {
+    int64_t since_us = 0, number = 0;
+};
+
 // One per rank, kept across calls. Thread-bound to the thread that drives the rank.
 class Waiting {
   public:
@@ -48,7 +57,7 @@ class Waiting {
             withdraw();
     }
     // Time without progress, as of the last pause() that read the clock.
-    int64_t silence_us() const { return silence_us_; }
+    int64_t silence_us() const { return silence_.us; }
 
   private:
     bool look(bool may_sleep);
@@ -71,9 +80,8 @@ class Waiting {
     bool crowded_ = false;    // other threads run on our core
     int crowded_waits_ = 0;   // waits that assume crowded_ from the start
     Wakeups wakeups_;
-    int64_t since_us_ = 0;
-    int64_t silence_us_ = 0;
-    int64_t next_look_us_ = 0;
+    Silence silence_;
+    Yields turns_;
 };
 
 }  // namespace weft::internal

@@ -113,6 +113,10 @@ static void configs(void) {
 
 /* A program compiled against an older header has a smaller struct, one against a newer header a larger. */
 static void configs_of_other_versions(void) {
+    static const size_t ends[] = {offsetof(weftConfig_t, deterministic),       offsetof(weftConfig_t, device),
+                                  offsetof(weftConfig_t, maxBlocks),           offsetof(weftConfig_t, minBlocks),
+                                  offsetof(weftConfig_t, launchOrderImplicit), offsetof(weftConfig_t, blockPolicy)};
+    size_t i;
     struct {
         weftConfig_t known;
         char added[64];
@@ -128,6 +132,15 @@ static void configs_of_other_versions(void) {
     config.algo = "rign"; /* beyond its end: not read */
     CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config));
     CHECK_OK(weftCommDestroy(comm));
+    for (i = 0; i < sizeof ends / sizeof *ends; ++i) {
+        const weftConfig_t fresh = WEFT_CONFIG_INITIALIZER;
+        memset(&config, 0x5a, sizeof config); /* refused in any of the later fields */
+        memcpy(&config, &fresh, ends[i]);
+        CHECK_ERROR(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), "argument.config");
+        config.size = ends[i];
+        CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config));
+        CHECK_OK(weftCommDestroy(comm));
+    }
 }
 
 static void algorithms(void) {

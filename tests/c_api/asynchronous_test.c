@@ -101,6 +101,13 @@ static void calls_have_configs(void) {
     config.size = offsetof(weftCallConfig_t, minBlocks); /* an older caller's, without the field */
     CHECK_OK(weftCommSetCallConfig(comms[0], &config));
     config.size = sizeof config;
+    config.maxBlocks = WEFT_CONFIG_UNDEF_INT;
+    config.blockPolicy = 7;
+    CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "config.blockPolicy is 7");
+    config.size = offsetof(weftCallConfig_t, blockPolicy);
+    CHECK_OK(weftCommSetCallConfig(comms[0], &config));
+    config.size = sizeof config;
+    config.blockPolicy = WEFT_CONFIG_UNDEF_INT;
     config.maxBlocks = 4, config.minBlocks = 5;
     CHECK_ERROR_NAMES(weftCommSetCallConfig(comms[0], &config), "argument.config", "config.minBlocks is 5, more than");
     config.minBlocks = 0;

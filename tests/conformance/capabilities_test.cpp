@@ -143,9 +143,9 @@ TEST_CASE("a message goes into the memory offered for it, or into a slot, and no
     const Transport& transport = each_transport();
     INFO(transport.name << ", seed " << seed());
     std::mt19937 random(seed());
+    Registered target(transport, most + 64);
     Connection connection(transport, 2, most);
     Poster poster(transport, connection, 4);
-    Registered target(transport, most + 64);
     uint64_t direct = 0;
     for (uint64_t number = 0; number < (small() ? 40u : 200u); ++number) {
         const size_t bytes = random() % (most + 1), capacity = random() % 4 == 0 ? bytes / 2 : bytes;
@@ -177,7 +177,52 @@ TEST_CASE("a message goes into the memory offered for it, or into a slot, and no
         REQUIRE(must(connection.receiver->receive_into(target.data(), most, info)));
         CHECK(holds(target.data(), bytes, number));
     }
-    CHECK((direct > 0) == transport.can(Capability::offers));
+    if (!transport.can(Capability::offers)) {
+        CHECK(direct == 0);
+        return;
+    }
+    // An offer that has reached the sender before its message is used.
+    uint64_t number = poster.posted();
+    REQUIRE(eventually([&] {
+        const bool offered = must(connection.receiver->offer(target.data(), most, target.get(), number));
+        for (int turn = 0; turn < 200; ++turn) (void)must(connection.sender->progress()), usleep(20);
+        while (!poster.post(5'000)) {
+        }
+        SlotInfo info;
+        Slot slot;
+        while (!(slot = must(connection.receiver->receive(info)))) poster.overwrite();
+        const bool into_offer = slot.data == target.data();
+        CHECK((offered || !into_offer));
+        CHECK(holds(slot.data, 5'000, number));
+        REQUIRE(connection.receiver->release().ok());
+        ++number;
+        return into_offer;
+    }));
+}
+
+TEST_CASE("after a receiver has withdrawn, nothing is written to the memory that it had offered", "[transport]") {
+    const Transport& transport = each_transport();
+    INFO(transport.name);
+    if (!transport.can(Capability::offers)) return;
+    Registered source(transport, most), target(transport, most);
+    Connection connection(transport, 2, most);
+    for (uint64_t number = 0; number < 3; ++number) {
+        REQUIRE(eventually([&] { return connection.send(number, 100); }));
+        REQUIRE(connection.arrives(number, 100));
+    }
+    CHECK(connection.receiver->next() == 3);
+    (void)must(connection.receiver->offer(target.data(), most, target.get(), 3));
+    (void)must(connection.receiver->offer(target.data(), most, target.get(), 4));
+    for (int turn = 0; turn < 200; ++turn) (void)must(connection.sender->progress()), usleep(20);
+    // One message is on its way meanwhile, and one comes later.
+    std::fill(source.bytes.begin(), source.bytes.end(), std::byte{0x77});
+    (void)connection.sender->post(source.data(), source.get(), {most, 3, 0});
+    connection.receiver->withdraw();
+    CHECK(!must(connection.receiver->offer(target.data(), most, target.get(), 4)));
+    const std::vector<std::byte> before = target.bytes;
+    (void)connection.sender->post(source.data(), source.get(), {most, 4, 0});
+    for (int turn = 0; turn < 500; ++turn) (void)connection.sender->progress(), usleep(100);
+    CHECK(target.bytes == before);
 }
 
 TEST_CASE("memory of every kind is registered, or declined by capability", "[transport]") {

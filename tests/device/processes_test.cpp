@@ -37,9 +37,10 @@ TEST_CASE("processes on devices at one switch use it unless the option says no, 
             INFO(use << fault << ", " << each << " ranks of a process");
             Job job(2 * each, "", 4, each);
             const Folder folder;
-            job.variables = {std::string("WEFT_GPU_MULTICAST=") + use, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT",
-                             "WEFT_DEBUG_FILE=" + (folder.path / "log").string()};
-            const Steps steps{"init", "all 1000", "reduce 1000", "all 300001", "destroy"};
+            job.variables = {std::string("WEFT_GPU_MULTICAST=") + use, "WEFT_DEBUG=TRACE",
+                             "WEFT_DEBUG_SUBSYS=INIT,MEM,COLL", "WEFT_DEBUG_FILE=" + (folder.path / "log").string()};
+            const std::string weft_memory = "memory " + std::to_string(int(DeviceBuffer::Kind::weft));
+            const Steps steps{"init", "all 1000", "reduce 1000", "all 300001", weft_memory, "window 1000", "destroy"};
             const std::string machine = "gpus 4; attribute * 132 1; leaks fatal";
             job.start(steps, machine);
             job.start(steps, machine + fault);
@@ -47,6 +48,8 @@ TEST_CASE("processes on devices at one switch use it unless the option says no, 
             std::ifstream file(folder.path / "log");
             const std::string log(std::istreambuf_iterator<char>(file), {});
             INFO(log);
+            CHECK(contains(log, "bytes lies behind the switch") == switched);
+            CHECK(contains(log, "offers its windows of launch") == switched);
             CHECK(contains(log, "the switch reduces and hands out messages, through") == switched);
             CHECK(contains(log,
                            "the switch does not reduce and hand out messages of device memory: rank 1: CUDA could "

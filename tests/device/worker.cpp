@@ -272,7 +272,30 @@ struct Worker {
             }
             agree(true);  // nobody puts again before all have looked
         }
+        sum_in(parts, elements);
         group([&](size_t index, int) { return weftCommWindowDeregister(comms[index], windows[index]); });
+    }
+    // Sums the numbers of the ranks, from 1 on, in place at the same offset of each rank's memory.
+    void sum_in(const std::vector<std::unique_ptr<DeviceBuffer>>& parts, size_t elements) {
+        elements = elements / 4 * 4;
+        const auto filled = [&](int value) {
+            Bytes bytes(elements * 4 + 16);
+            const auto number = float(value);
+            for (size_t i = 4; i < elements + 4; ++i) memcpy(&bytes[4 * i], &number, 4);
+            return bytes;
+        };
+        for (int index = 0; index < count; ++index)
+            parts[size_t(index)]->write(filled(first + index + 1).data(), elements * 4 + 16);
+        demand(weftGroupStart());
+        for (int index = 0; index < count; ++index) {
+            void* const data = static_cast<std::byte*>(parts[size_t(index)]->data()) + 16;
+            demand(weftAllReduce(data, data, elements, weftFloat32, weftSum, comms[size_t(index)],
+                                 streams[size_t(index)]->weft()));
+        }
+        demand(weftGroupEnd());
+        for (const auto& stream : streams) stream->finish();
+        for (const auto& part : parts)
+            if (part->read(elements * 4 + 16) != filled(ranks * (ranks + 1) / 2)) test::tell("wrong sum in a window");
     }
     // Registered and at once no more, without a call.
     void declare(size_t bytes) {

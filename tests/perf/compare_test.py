@@ -89,6 +89,11 @@ class Compare(unittest.TestCase):
         self.assertIn("| ratio | goal | near | far | limit, us |", judged.stdout)
         self.assertIn("| 8 | 5.50 | 4.00 impi | 1.38 | 0.4 **missed** | 0.25 | 0.70 | - |", judged.stdout)
         self.assertIn("| 4K | 3.00 | 5.00 impi | 0.60 | 0.6 met | - | - | - |", judged.stdout)
+        ratios = self.judge(ours + theirs, flags=["--ratios"]).stdout
+        self.assertIn("| 2, near | allreduce | 0.25 | 0.25 |\n| 2, far | allreduce | 0.70 | 0.70 |\n", ratios)
+        self.assertNotIn("1.38", ratios)
+        one_phase = self.judge([line("weft", 2, 8, 1, line_ns=near), line("impi", 2, 8, 2, line_ns=near)], flags=["--ratios"]).stdout
+        self.assertIn("| 2 | allreduce | 0.50 | 0.50 |", one_phase)
 
     def test_a_wrong_result_of_weft_is_a_failure_and_one_of_a_peer_is_reported(self):
         good, bad = line("weft", 2, 8, 1), line("weft", 2, 8, 1, ok=False)

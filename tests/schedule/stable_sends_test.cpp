@@ -1,7 +1,8 @@
-// stable_sends_test.cpp: which sends of the algorithms may be zero-copy, and which may not.
+// stable_sends_test.cpp: which sends of the algorithms may be zero-copy, and which receives may come early.
 #include "src/schedule/stable_sends.hpp"
 
 #include "src/registry.hpp"
+#include "src/schedule/early_receives.hpp"
 #include "tests/catch.hpp"
 
 using namespace weft::internal;
@@ -29,6 +30,25 @@ std::pair<int, int> zero_copy_sends(const char* name, Collective collective, int
 
 using Count = std::pair<int, int>;
 
+// Of a rank's receives that do not reduce: `i` if it may come early, `o` if only out of place, otherwise `-`.
+std::string early_receives(const char* name, Collective collective, int ranks, int rank) {
+    const Parameters parameters{.channels = 1, .root = facts_of(collective).rooted ? 0 : -1};
+    const Schedule schedule =
+        registry::find_algorithm(name, collective)->schedule({.ranks = ranks, .rank = rank}, parameters);
+    const EarlyReceives early = find_early_receives(schedule);
+    std::string found;
+    for (size_t block = 0; block < schedule.blocks.size(); ++block)
+        for (size_t step = 0; step < schedule.blocks[block].instructions.size(); ++step) {
+            const Opcode opcode = schedule.blocks[block].instructions[step].opcode;
+            const Early when = early.empty() ? Early::no : early[block][step];
+            if (opcode == Opcode::recv || opcode == Opcode::recv_copy_send)
+                found += when == Early::always ? 'i' : when == Early::out_of_place ? 'o' : '-';
+            else
+                CHECK(when == Early::no);
+        }
+    return found;
+}
+
 }  // namespace
 
 TEST_CASE("data that is only read may be sent by zero-copy", "[schedule]") {
@@ -54,4 +74,17 @@ TEST_CASE("data that is overwritten while a peer may read it is not sent by zero
     CHECK(zero_copy_sends("binomial_tree", Collective::reduce, 4, 2) == Count{0, 1});
     CHECK(zero_copy_sends("binomial_tree", Collective::scatter, 8, 4).first == 0);
     CHECK(zero_copy_sends("one_shot", Collective::all_gather, 4, 1) == Count{0, 0});
+}
+
+TEST_CASE("data may come early where no step of the rank reads or writes before", "[schedule]") {
+    CHECK(early_receives("ring", Collective::all_gather, 4, 1) == "ii");
+    CHECK(early_receives("binomial_tree", Collective::broadcast, 4, 2) == "i");
+    // The result of an all-reduce comes after the rank's only read of its own contribution.
+    CHECK(early_receives("ring", Collective::all_reduce, 4, 1) == "ii");
+    CHECK(early_receives("all_pairs", Collective::all_reduce, 4, 1) == "iii");
+    // In place, a part of the input lies where another rank's part comes.
+    CHECK(early_receives("all_pairs", Collective::all_to_all, 4, 1) == "ooo");
+    // Scratch, and outputs that are written several times.
+    CHECK(early_receives("binomial_tree", Collective::scatter, 8, 4) == "-");
+    CHECK(early_receives("one_shot", Collective::all_gather, 4, 1) == "");
 }

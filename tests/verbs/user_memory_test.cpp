@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "tests/comm/on_threads.hpp"
 #include "tests/verbs/connections.hpp"
@@ -132,6 +133,129 @@ TEST_CASE("messages and collectives send registered memory without a copy, and o
         must(weftCommDeregister(comm, handle));
         calls(0);
         return must.wrong;
+    }));
+}
+
+TEST_CASE("messages and collectives come straight to registered memory, and to other memory through slots",
+          "[.of-ranks]") {
+    constexpr size_t many = 4'000'000, size = many * sizeof(int);
+    no_errors(on_threads(2, "ring", [&](weftComm_t comm, int rank) {
+        Rank must{comm, rank};
+        std::vector<int> mine(many), got(2 * many);
+        std::iota(mine.begin(), mine.end(), rank * 1'000'000);
+        const auto landed = [] { return fake_verbs().count("landed"); };
+        // `expected`: bytes that come from the other rank to rank 0. The first messages may come before their offers.
+        const auto call = [&](const char* what, bool registered, uint64_t expected, auto&& calls) {
+            must.barrier();
+            if (rank == 0) watch(got);
+            must.barrier();
+            calls();
+            must.barrier();
+            const bool right = registered ? landed() >= expected / 2 && landed() <= expected : landed() == 0;
+            if (rank == 0 && !right)
+                must.check(false,
+                           fmt::format("{}: {} bytes of {} came to its memory", what, landed(), expected).c_str());
+        };
+        const auto calls = [&](bool registered) {
+            call("messages", registered, size, [&] {
+                must(weftGroupStart());
+                must(weftSend(mine.data(), many, weftInt32, 1 - rank, comm, nullptr));
+                must(weftRecv(got.data(), many, weftInt32, 1 - rank, comm, nullptr));
+                must(weftGroupEnd());
+                must.check(got[0] == (1 - rank) * 1'000'000 && got[many - 1] == got[0] + int(many) - 1, "a message");
+            });
+            call("two messages at once", registered, size, [&] {
+                constexpr size_t half = many / 2;
+                must(weftGroupStart());
+                for (size_t part : {size_t(0), half}) {
+                    must(weftSend(mine.data() + part, half, weftInt32, 1 - rank, comm, nullptr));
+                    must(weftRecv(got.data() + part, half, weftInt32, 1 - rank, comm, nullptr));
+                }
+                must(weftGroupEnd());
+                must.check(got[half] == (1 - rank) * 1'000'000 + int(half), "the second message");
+            });
+            call("broadcast", registered, size, [&] {
+                must(weftBroadcast(mine.data(), got.data(), many, weftInt32, 1, comm, nullptr));
+                must.check(got[many - 1] == 1'000'000 + int(many) - 1, "a broadcast");
+            });
+            call("all-gather", registered, size, [&] {
+                must(weftAllGather(mine.data(), got.data(), many, weftInt32, comm, nullptr));
+                must.check(got[many - 1] == int(many) - 1 && got[many] == 1'000'000, "an all-gather");
+            });
+            call("all-reduce", registered, size / 2, [&] {
+                must(weftAllReduce(mine.data(), got.data(), many, weftInt32, weftSum, comm, nullptr));
+                must.check(got[3] == 1'000'006 && got[many - 1] == 1'000'000 + 2 * (int(many) - 1), "an all-reduce");
+            });
+            call("all-reduce in place", registered, size / 2, [&] {
+                std::copy(mine.begin(), mine.end(), got.begin());
+                must(weftAllReduce(got.data(), got.data(), many, weftInt32, weftSum, comm, nullptr));
+                must.check(got[3] == 1'000'006 && got[many - 1] == 1'000'000 + 2 * (int(many) - 1), "one in place");
+            });
+        };
+        calls(false);
+        void* handle = nullptr;
+        must(weftCommRegister(comm, got.data(), got.size() * sizeof(int), &handle));
+        calls(true);
+        must(weftCommDeregister(comm, handle));
+        calls(false);
+        return must.wrong;
+    }));
+}
+
+TEST_CASE("when a call has failed, no late data comes to its registered memory", "[.of-ranks]") {
+    const bool collective = GENERATE(false, true), aborts = GENERATE(false, true);
+    INFO((collective ? "broadcast" : "message") << (aborts ? ", aborted" : ", after its timeout"));
+    constexpr size_t many = 4'000'000;
+    verbs::Settings settings = quick_settings();
+    settings.path.timeout = 14;  // 67 ms: what was lost goes again after the failure
+    settings.path.retries = 7;
+    const WithSettings held(settings);
+    std::atomic<bool> looked{false};
+    no_errors(on_threads(2, "ring", [&](weftComm_t comm, int rank) {
+        Rank must{comm, rank};
+        std::vector<int> mine(many, 7), got(many, -1);
+        void* handle = nullptr;
+        must(weftCommRegister(comm, got.data(), got.size() * sizeof(int), &handle));
+        const auto call = [&] {
+            if (collective) return weftBroadcast(mine.data(), got.data(), many, weftInt32, 1, comm, nullptr);
+            return rank == 0 ? weftRecv(got.data(), many, weftInt32, 1, comm, nullptr)
+                             : weftSend(mine.data(), many, weftInt32, 0, comm, nullptr);
+        };
+        must(call());  // makes the connection
+        must.barrier();
+        if (rank == 0) {
+            weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
+            config.timeoutMs = aborts ? -1 : 100;
+            must(weftCommSetCallConfig(comm, &config));
+            std::fill(got.begin(), got.end(), -1);
+            watch(got);
+            fake_verbs().run("lose 40 1000000");
+        }
+        if (!must.wrong.empty()) return must.wrong;
+        std::thread aborter;
+        if (rank == 0 && aborts)
+            aborter = std::thread([&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                (void)weftCommAbort(comm);
+            });
+        const weftResult_t result = call();
+        const std::vector<int> after = got;
+        if (aborter.joinable()) aborter.join();
+        const char* wrong = result == weftSuccess ? "the call has not failed" : nullptr;
+        if (rank == 0) {
+            if (fake_verbs().count("landed") == 0) wrong = "nothing came to its memory before";
+            const unsigned long resent = fake_verbs().count("resent");
+            fake_verbs().run("no_faults");
+            // The sender's device tries again, unless its link has ended.
+            for (int turn = 0; turn < 40 && fake_verbs().count("resent") == resent; ++turn)
+                std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            if (got != after) wrong = "late data has come";
+            looked = true;
+        } else if (!eventually([&] { return looked.load(); })) {
+            wrong = "the other rank does not end";
+        }
+        return std::string(wrong ? wrong : "");
     }));
 }
 

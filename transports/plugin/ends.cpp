@@ -179,10 +179,16 @@ class PluginReceiver final : public Receiver {
         return Receiver::receive_into(target, capacity, info);
     }
     void add_wakeups(Wakeups& wakeups) override { add(end_, end_.functions().receiverWakeups, wakeups); }
-    Result<bool> offer(std::byte* target, size_t capacity, const RegisteredMemory* memory, uint64_t message) override {
-        if (!offers_) return false;
+    Result<bool> offer(std::byte* target, size_t capacity, RegisteredMemory* memory, uint64_t message) override {
+        // Registered memory may be written at any time, so there must be a way to end that.
+        if (!offers_ || withdrawn_ || (!offers_any_ && !end_.functions().withdraw)) return false;
         return end_.done("offer memory to",
                          end_.functions().offer(end_.handle(), target, capacity, handle_of(memory), message));
+    }
+    uint64_t next() const override { return messages_; }
+    void withdraw() override {
+        if (std::exchange(withdrawn_, true) || !offers_ || !end_.functions().withdraw) return;
+        end_.functions().withdraw(end_.handle());
     }
 
   private:
@@ -203,7 +209,7 @@ class PluginReceiver final : public Receiver {
     End end_;
     size_t slot_bytes_;
     uint64_t depth_;
-    bool offers_, offers_any_;
+    bool offers_, offers_any_, withdrawn_ = false;
     uint64_t messages_ = 0;  // released
     uint64_t offered_ = 0;   // one more than the last message for which receive_into() has offered a target
 };

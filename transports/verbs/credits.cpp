@@ -5,7 +5,7 @@
 namespace weft::internal::verbs {
 
 void Credits::add_to(Outgoing& of, uint64_t number) {
-    if (last_ == nullptr || last_->closed || last_->credited == last_->released) return;
+    if (last_ == nullptr || last_->closed || last_->credited == last_->released || last_->offers.any()) return;
     reinterpret_cast<MessageHeader*>(of.header(number))->credits =
         Immediate::of_credits(last_->connection, last_->released);
     last_->credited = last_->released;

@@ -7,6 +7,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/per_process.hpp"
 #include "topology/nearest_ports.hpp"
+#include "transports/verbs/message_posting.hpp"
 
 namespace weft::internal::verbs {
 
@@ -107,7 +108,7 @@ void Endpoint::connect(const ListenAddress& address, std::shared_ptr<Outgoing> o
 void Endpoint::close(std::shared_ptr<Outgoing> outgoing) {
     inbox_->post([outgoing](LinkTable&) {
         outgoing->closed = true;
-        if (outgoing->link) outgoing->link->release_closed();
+        if (outgoing->link) release_closed(outgoing->link->state());
     });
 }
 

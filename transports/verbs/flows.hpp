@@ -1,10 +1,12 @@
 // flows.hpp: the state of a connection's two ends. A flow belongs to its end and to the link, so it outlives the end.
 // Thread-bound to the thread that drives the endpoint, once the link has it.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
 
+#include "transports/verbs/offers/offers.hpp"
 #include "transports/verbs/registered.hpp"
 #include "transports/verbs/transfers.hpp"
 #include "transports/verbs/wire.hpp"
@@ -42,11 +44,12 @@ struct Shape {
 struct Outgoing {
     Shape shape;
     std::unique_ptr<SlotMemory> memory;  // headers, and slots unless they are given; the target of confirming reads
+    std::unique_ptr<OfferRing> offers;   // null: it takes none
 
     // Set by the thread that drives, once both sides are ready.
     Link* link = nullptr;
-    uint32_t connection = 0;
     Slots slots;
+    uint32_t connection() const { return slots.connection; }
 
     // A message that is published and not complete.
     struct Message {
@@ -57,6 +60,7 @@ struct Outgoing {
         uint8_t parts = 0, tries = 0;
         std::array<uint8_t, Immediate::parts_most> lanes{};  // of each part
         uint64_t fence = 0;                                  // transfers that are confirmed before it goes out
+        bool offered = false;                                // it goes to the receiver's offer
     };
     Transfers transfers;
     std::vector<Message> messages;  // by number modulo the window
@@ -111,6 +115,7 @@ struct Incoming {
     std::vector<Arrival> arrivals;        // by slot
     uint64_t released = 0, credited = 0;  // messages; those that the sender knows of
     uint64_t visible = 0;                 // messages, from the first, that kernels see, if they need a flush for that
+    OpenOffers offers;
     Status failure;
     bool closed = false;
 
@@ -121,8 +126,12 @@ struct Incoming {
         return shape.given && shape.given_memory->range().kind == RangeKind::device &&
                shape.given_memory->range().needs_flush;
     }
-    // Half of the slots at once: the other half keeps the sender busy meanwhile.
-    bool owes_credits() const { return released - credited >= (shape.depth + 1) / 2; }
+    // Half of the slots at once: the other half keeps the sender busy meanwhile. While offers are open, the next one may
+    // bring the credit of the message that was just released: the sender should not get that before.
+    bool owes_credits() const {
+        const uint64_t half = (shape.depth + 1) / 2;
+        return released - credited >= (offers.any() ? std::max(half, std::min<uint64_t>(2, shape.depth)) : half);
+    }
     std::byte* header(uint64_t number) const { return memory->data() + size_t(number % shape.depth) * shape.stride(); }
     std::byte* slot(uint64_t number) const {
         return shape.given ? shape.given + size_t(number % shape.depth) * shape.slot_bytes

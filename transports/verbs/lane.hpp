@@ -53,6 +53,8 @@ struct Lane {
     bool full() const { return !has_room(1); }
     bool has_room(uint64_t requests) const { return posted - done + requests <= ring.size(); }
     bool works() const { return state == LaneState::living || state == LaneState::receiving; }
+    // One more than the index of the request with this id.
+    uint64_t end_of(uint64_t id) const { return done + ((id - done) & 0xff'ffff'ffff) + 1; }
     bool all_ended() const { return receives.taken >= receives.requests && done == posted; }
     // The request was posted.
     void add(const Posted& request, bool signals) {

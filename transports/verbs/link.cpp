@@ -6,6 +6,7 @@
 #include "src/base/clock.hpp"
 #include "transports/verbs/message_posting.hpp"
 #include "transports/verbs/numbered.hpp"
+#include "transports/verbs/offers/offer_posting.hpp"
 #include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
@@ -14,12 +15,6 @@ namespace {
 
 // Data that the peer's device had sent is here within microseconds; tests delay it.
 constexpr int64_t late_data_us = 200'000;
-
-// One more than the index of the request with this id.
-uint64_t end_of(const Lane& lane, uint64_t id) {
-    constexpr uint64_t mask = 0xff'ffff'ffff;
-    return lane.done + ((id - lane.done) & mask) + 1;
-}
 
 }  // namespace
 
@@ -35,7 +30,7 @@ Link::Link(uint32_t index, int self, int peer, size_t rails, const Settings& set
 
 void Link::add(std::shared_ptr<Outgoing> outgoing) {
     outgoing->link = this;
-    put(state_.outgoing, outgoing->connection, outgoing);
+    put(state_.outgoing, outgoing->connection(), outgoing);
     post(*outgoing);
 }
 
@@ -74,6 +69,7 @@ bool Link::post_message(Outgoing& outgoing) {
     if (recovery_.usable().empty()) return false;
     if (!place_parts(posting_lanes(), outgoing)) return starved_ = true, false;
     const uint64_t number = outgoing.posted++;
+    place_in_offer(outgoing, number);
     const Outgoing::Message& message = outgoing.message(number);
     for (int part = 0; part < message.parts; ++part) post_part(outgoing, number, part, message.lanes[size_t(part)]);
     return true;
@@ -112,6 +108,14 @@ void Link::post_credits(Incoming& incoming) {
         lose_lane(place, refused_to_send(lane, error));
 }
 
+bool Link::post_offer(Incoming& incoming, uint64_t message, const OpenOffers::Offer& offer) {
+    if (ended()) return false;
+    const PostingOutcome outcome = send_offer(posting_lanes(), incoming, message, offer);
+    if (outcome.kind == PostingOutcome::refused)
+        lose_lane(outcome.lane, refused_to_send(state_.lanes[outcome.lane], outcome.error));
+    return outcome.kind == PostingOutcome::posted;
+}
+
 bool Link::take(const abi::Completion& completion) {
     const size_t place = RequestId::lane(completion.wr_id);
     if (place >= state_.lanes.size()) return false;
@@ -139,13 +143,13 @@ bool Link::take_failed(size_t place, const abi::Completion& completion) {
     else if (ended())
         (void)take_sent(lane, completion.wr_id);  // every request ends so, and its memory is free
     else
-        lane.done = std::min(end_of(lane, completion.wr_id), lane.posted);  // the peer's report tells what arrived
+        lane.done = std::min(lane.end_of(completion.wr_id), lane.posted);  // the peer's report tells what arrived
     return true;
 }
 
 // All requests of the lane up to this one are complete. True: a message is.
 bool Link::take_sent(Lane& lane, uint64_t id) {
-    const uint64_t end = end_of(lane, id);
+    const uint64_t end = lane.end_of(id);
     if (end > lane.posted) return false;
     bool any = false;
     for (; lane.done < end; ++lane.done) {
@@ -171,6 +175,11 @@ void Link::retry_starved() {
 
 bool Link::take_received(uint32_t word) {
     if (Immediate::kind_of(word) == Immediate::credits) return take_credits(word);
+    if (Immediate::kind_of(word) == Immediate::offer) {
+        const TakenOffer taken = take_offer(at(state_.outgoing, Immediate::connection_of(word)), word);
+        if (taken.wrong != nullptr) return damaged(taken.wrong, word), true;
+        return taken.credits != 0 && take_credits(taken.credits);
+    }
     Incoming* const incoming = at(state_.incoming, Immediate::connection_of(word));
     if (Immediate::kind_of(word) == Immediate::part && incoming != nullptr) return take_part(*incoming, word);
     return damaged("an unknown connection", word), true;
@@ -269,11 +278,7 @@ const Status& Link::failure() {
 
 bool Link::busy() const {
     if (ended()) return false;
-    if (recovery_.recovering()) return true;
-    for (const Lane& lane : state_.lanes)
-        if (lane.state == LaneState::living && lane.done < lane.signalled) return true;
-    return std::any_of(state_.outgoing.begin(), state_.outgoing.end(),
-                       [](const auto& outgoing) { return outgoing && outgoing->posted < outgoing->next; });
+    return recovery_.recovering() || has_requests(state_);
 }
 
 void Link::end_requests() {
@@ -283,13 +288,6 @@ void Link::end_requests() {
                                   state_.peer));
     for (Lane& lane : state_.lanes)
         if (lane.pair) (void)lane.pair->fail_requests();
-}
-
-void Link::release_closed() {
-    for (auto& outgoing : state_.outgoing)
-        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->repeated == 0 &&
-            outgoing->transfers.quiet())
-            outgoing->memory.reset();
 }
 
 }  // namespace weft::internal::verbs

@@ -27,6 +27,8 @@ class Link {
     void post(Outgoing& outgoing);
     // Returns credits if enough are owed.
     void post_credits(Incoming& incoming);
+    // Tells the sender of an offer. False: not now, or some lane has no key of the memory.
+    bool post_offer(Incoming& incoming, uint64_t message, const OpenOffers::Offer& offer);
     // Takes a completion. True: a rank that waits may go on.
     bool take(const abi::Completion& completion);
 
@@ -55,8 +57,6 @@ class Link {
     bool busy() const;
     // Ends all requests: afterwards no device uses the caller's memory.
     void end_requests();
-    // Releases the slots of closed senders whose messages are complete. Credits may still come.
-    void release_closed();
     const LinkState& state() const { return state_; }
 
     // Posts all requests of a transfer. False: not yet. internal.damaged: the peer uses a device that the key does not

@@ -159,11 +159,14 @@ void LinkSetup::send_want(const Wanted& wanted) {
         });
         return;
     }
+    Want want{.number = wanted.number,
+              .connection = uint32_t(outgoing_.size()),
+              .depth = int32_t(wanted.outgoing->shape.depth),
+              .slot_bytes = wanted.outgoing->shape.slot_bytes};
+    if (const OfferRing* ring = wanted.outgoing->offers.get())
+        want.offers = ring->area(new_lanes_.keys_of(site_, ring->registered()));
     ByteWriter content;
-    content.put(Want{.number = wanted.number,
-                     .connection = uint32_t(outgoing_.size()),
-                     .depth = int32_t(wanted.outgoing->shape.depth),
-                     .slot_bytes = wanted.outgoing->shape.slot_bytes});
+    want.write(content);
     outgoing_.push_back(wanted.outgoing);
     connection_->send(frame_want, content);
 }
@@ -195,11 +198,11 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
                 return;
             }
             break;
-        case frame_want: {
-            const Want want = content.get<Want>();
-            if (!content.at_end() || state_ != State::up || want.connection >= Immediate::connections_most) break;
-            return take_want(want);
-        }
+        case frame_want:
+            if (const auto want = Want::read(content);
+                want && state_ == State::up && want->connection < Immediate::connections_most)
+                return take_want(*want);
+            break;
         case frame_slots:
             if (auto slots = Slots::read(content); slots && slots->connection < outgoing_.size() &&
                                                    slots->headers.keys.size() >= new_lanes_.rails().size() &&
@@ -240,23 +243,20 @@ void LinkSetup::take_want(const Want& want) {
                                     {.rank = site_.rank, .peer = peer_}});
         return connection_->send(frame_refused, content);
     }
-    site_.tell([incoming, link = index_, connection = want.connection](LinkTable& table) {
+    site_.tell([incoming, link = index_, connection = want.connection, ring = want.offers](LinkTable& table) {
         incoming->connection = connection;
+        incoming->offers.open(ring);
         if (Link* of = table.link(link)) of->add(incoming);
     });
     Slots slots{.connection = want.connection, .headers = incoming->headers(), .data = incoming->slots()};
-    for (const size_t place : new_lanes_.rails()) {
-        const size_t device = site_.ports[place].device;
-        slots.headers.keys.push_back(incoming->memory->registered().rkey(device));
-        slots.data.keys.push_back(incoming->slot_memory().rkey(device));
-    }
+    slots.headers.keys = new_lanes_.keys_of(site_, incoming->memory->registered());
+    slots.data.keys = new_lanes_.keys_of(site_, incoming->slot_memory());
     slots.write(content);
     connection_->send(frame_slots, content);
 }
 
 void LinkSetup::take_slots(Slots slots) {
     site_.tell([outgoing = outgoing_[slots.connection], link = index_, slots](LinkTable& table) {
-        outgoing->connection = slots.connection;
         outgoing->slots = slots;
         if (Link* of = table.link(link)) of->add(outgoing);
     });

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "transports/verbs/lanes/recovery.hpp"
 #include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
@@ -67,6 +66,20 @@ bool take_ended(const Lane::Posted& request, bool works) {
         case Lane::Posted::confirmation: return transfers.complete_confirmation(works);
     }
     return false;
+}
+
+bool has_requests(const LinkState& link) {
+    for (const Lane& lane : link.lanes)
+        if (lane.state == LaneState::living && lane.done < lane.signalled) return true;
+    return std::any_of(link.outgoing.begin(), link.outgoing.end(),
+                       [](const auto& outgoing) { return outgoing && outgoing->posted < outgoing->next; });
+}
+
+void release_closed(const LinkState& link) {
+    for (const auto& outgoing : link.outgoing)
+        if (outgoing && outgoing->closed && outgoing->completed == outgoing->next && outgoing->repeated == 0 &&
+            outgoing->transfers.quiet())
+            outgoing->memory.reset();
 }
 
 }  // namespace weft::internal::verbs

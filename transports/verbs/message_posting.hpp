@@ -1,5 +1,6 @@
 // message_posting.hpp: posts the requests of messages and credits to the lanes of a link, and takes what has ended.
 #pragma once
+#include "transports/verbs/lanes/recovery.hpp"
 #include "transports/verbs/transfer_posting.hpp"
 
 namespace weft::internal::verbs {
@@ -17,5 +18,9 @@ Status refused_to_send(const Lane& lane, int error);
 
 // The request has ended. `works`: the link has not failed, so that it is complete. True: messages may have waited for it.
 bool take_ended(const Lane::Posted& request, bool works);
+// Requests are posted that will complete, or messages wait for credits.
+bool has_requests(const LinkState& link);
+// Releases the slots of closed senders whose messages are complete. Credits may still come.
+void release_closed(const LinkState& link);
 
 }  // namespace weft::internal::verbs

@@ -5,6 +5,7 @@
 namespace weft::internal::verbs {
 
 VerbsReceiver::~VerbsReceiver() {
+    withdraw();
     if (state_->link && state_->needs_flush()) state_->flushes->settle();
     endpoint_->close(state_);
 }
@@ -51,18 +52,42 @@ Result<Slot> VerbsReceiver::look_ahead(uint64_t ahead, SlotInfo& info) {
         header.bytes > state.shape.slot_bytes) [[unlikely]]
         return damaged(header, message);
     info = {.bytes = header.bytes, .operation = header.operation, .fingerprint = header.fingerprint};
+    if (header.offered != 0) {
+        const OpenOffers::Offer& offer = state.offers.find(message);
+        if (offer.target == nullptr || header.bytes > offer.capacity) [[unlikely]]
+            return damaged(header, message);
+        return Slot{offer.target, offer.capacity};
+    }
     return Slot{state.slot(message), state.shape.slot_bytes};
 }
 
 Status VerbsReceiver::release() {
     Incoming& state = *state_;
     state.arrival(state.released) = {};
+    state.offers.end(state.released);
     ++state.released;
     if (state.link == nullptr) return ok();
     state.link->post_credits(state);
     if (state.link->failed() || state.link->waits_by_time()) [[unlikely]]
         endpoint_->tell_failures();
     return ok();
+}
+
+Result<bool> VerbsReceiver::offer(std::byte* target, size_t capacity, RegisteredMemory* memory, uint64_t message) {
+    Incoming& state = *state_;
+    if (!memory || !memory->holds(target, capacity))
+        return fail(error::internal_state, "rank {} would offer {} bytes to rank {} outside registered memory",
+                    state.shape.self, capacity, state.shape.peer);
+    if (!state.link || message < state.released || message - state.released >= state.shape.depth ||
+        state.arrival(message).all != 0 || !state.offers.can_offer(message) ||
+        memory->range().kind == RangeKind::device)
+        return false;
+    const OpenOffers::Offer offer{target, capacity, memory};
+    const bool posted = state.link->post_offer(state, message, offer);
+    if (posted) state.offers.add(message, offer);
+    if (state.link->failed() || state.link->waits_by_time()) [[unlikely]]
+        endpoint_->tell_failures();
+    return posted;
 }
 
 void VerbsReceiver::add_wakeups(Wakeups& wakeups) {

@@ -17,6 +17,9 @@ class VerbsReceiver final : public Receiver {
     Result<Slot> look_ahead(uint64_t ahead, SlotInfo& info) override;
     Status release() override;
     void add_wakeups(Wakeups& wakeups) override;
+    Result<bool> offer(std::byte* target, size_t capacity, RegisteredMemory* memory, uint64_t message) override;
+    uint64_t next() const override { return state_->released; }
+    void withdraw() override { state_->offers.withdraw(); }
 
   private:
     Status failure();

@@ -53,7 +53,7 @@ PostingOutcome post_transfer(const PostingLanes& lanes, Outgoing& of, const Tran
     const size_t parts = parts_of(lanes, transfer.bytes);
     const uint64_t on_a_lane = (parts + count - 1) / count;
     // Unconfirmed puts stay on one lane, and the messages after them.
-    of.transfers.move_home(lanes.usable[of.connection % count]);
+    of.transfers.move_home(lanes.usable[of.connection() % count]);
     for (size_t part = 0; part < std::min(parts, count + 1); ++part)
         if (!lanes.all[lane_from(lanes.usable, of.transfers.home(), part)].has_room(on_a_lane))
             return {PostingOutcome::full};

@@ -13,9 +13,9 @@ namespace {
 class VerbsTransport final : public Transport {
   public:
     VerbsTransport()
-        : Transport("verbs",
-                    capabilities(Capability::posts, Capability::registers, Capability::device, Capability::given_slots,
-                                 Capability::one_sided, Capability::sleeps, Capability::remote)) {}
+        : Transport("verbs", capabilities(Capability::posts, Capability::offers, Capability::registers,
+                                          Capability::device, Capability::given_slots, Capability::one_sided,
+                                          Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
@@ -76,6 +76,7 @@ Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions
     auto incoming = std::make_shared<Incoming>();
     incoming->shape = Shape::of(options);
     incoming->arrivals.resize(size_t(options.depth));
+    incoming->offers = OpenOffers(size_t(options.depth));
     // The sender reads there what confirms its puts.
     auto memory = SlotMemory::make((*endpoint)->devices(), incoming->shape.stride() * size_t(options.depth),
                                    access::local_write | access::remote_write | access::remote_read);
@@ -104,6 +105,12 @@ Result<std::unique_ptr<Sender>> VerbsTransport::connect(const ConnectionOptions&
     auto memory = SlotMemory::make((*endpoint)->devices(), outgoing->memory_bytes(), access::local_write);
     if (!memory) return memory.take_status();
     outgoing->memory = std::move(*memory);
+    // The proxy's slots are the targets themselves.
+    if (options.driver == ConnectionOptions::Driver::rank) {
+        auto ring = OfferRing::make((*endpoint)->devices(), size_t(options.depth));
+        if (!ring) return ring.take_status();
+        outgoing->offers = std::move(*ring);
+    }
     (*endpoint)->connect(*listen_address, outgoing);
     return std::unique_ptr<Sender>(new VerbsSender(std::move(*endpoint), std::move(outgoing)));
 }

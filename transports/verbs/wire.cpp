@@ -22,6 +22,22 @@ void put_gid(ByteWriter& to, const PortGid& gid) {
     to.put(int32_t(gid.prefix_bits));
 }
 
+void put_area(ByteWriter& to, const Area& area) {
+    to.put(area.address);
+    to.put(area.stride);
+    to.put(uint32_t(area.keys.size()));
+    for (const uint32_t key : area.keys) to.put(key);
+}
+
+bool get_area(ByteReader& from, Area& area) {
+    area.address = from.get<uint64_t>();
+    area.stride = from.get<uint64_t>();
+    const auto keys = from.get<uint32_t>();
+    if (keys > ports_most) return false;
+    for (uint32_t i = 0; i < keys; ++i) area.keys.push_back(from.get<uint32_t>());
+    return from.ok();
+}
+
 PortGid gid_of(ByteReader& from) {
     PortGid gid;
     gid.bytes = from.get<std::array<uint8_t, 16>>();
@@ -165,27 +181,35 @@ std::optional<Offer> Offer::read(ByteReader& from) {
     return offer;
 }
 
+void Want::write(ByteWriter& to) const {
+    to.put(number);
+    to.put(connection);
+    to.put(depth);
+    to.put(slot_bytes);
+    put_area(to, offers);
+}
+
+std::optional<Want> Want::read(ByteReader& from) {
+    Want want;
+    want.number = from.get<uint32_t>();
+    want.connection = from.get<uint32_t>();
+    want.depth = from.get<int32_t>();
+    want.slot_bytes = from.get<uint64_t>();
+    if (!get_area(from, want.offers) || !from.at_end()) return {};
+    return want;
+}
+
 void Slots::write(ByteWriter& to) const {
     to.put(connection);
-    for (const Area* area : {&headers, &data}) {
-        to.put(area->address);
-        to.put(area->stride);
-        to.put(uint32_t(area->keys.size()));
-        for (const uint32_t key : area->keys) to.put(key);
-    }
+    put_area(to, headers);
+    put_area(to, data);
 }
 
 std::optional<Slots> Slots::read(ByteReader& from) {
     Slots slots;
     slots.connection = from.get<uint32_t>();
-    for (Area* area : {&slots.headers, &slots.data}) {
-        area->address = from.get<uint64_t>();
-        area->stride = from.get<uint64_t>();
-        const auto keys = from.get<uint32_t>();
-        if (keys < 1 || keys > ports_most) return {};
-        for (uint32_t i = 0; i < keys; ++i) area->keys.push_back(from.get<uint32_t>());
-    }
-    if (!from.at_end()) return {};
+    if (!get_area(from, slots.headers) || !get_area(from, slots.data) || !from.at_end()) return {};
+    if (slots.headers.keys.empty() || slots.data.keys.empty()) return {};
     return slots;
 }
 

@@ -37,15 +37,16 @@ struct alignas(64) MessageHeader {
     uint64_t bytes = 0;
     uint64_t operation = 0;
     uint32_t credits = 0;  // as immediate data: of a connection in the other direction; 0: none
+    uint32_t offered = 0;  // 1: the data is in the receiver's offer for this message
 };
 static_assert(sizeof(MessageHeader) == 64);
 constexpr size_t stride_of(size_t slot_bytes) { return sizeof(MessageHeader) + (slot_bytes + 63) / 64 * 64; }
 
-// The immediate data of a write. Both kinds begin with the kind and the connection (14 bits). A part of a message: the
+// The immediate data of a write. All kinds begin with the kind and the connection (14 bits). A part of a message: the
 // message's number modulo 256, the number of its parts less one (4 bits), and its place among them (4 bits). Credits: all
-// released messages modulo 65,536.
+// released messages modulo 65,536. An offer: the number of its message modulo 65,536.
 struct Immediate {
-    enum Kind : uint32_t { part = 1, credits = 2 };
+    enum Kind : uint32_t { part = 1, credits = 2, offer = 3 };
     static constexpr uint32_t connections_most = 1 << 14;
     static constexpr int parts_most = 16, depth_most = 256;
 
@@ -56,12 +57,16 @@ struct Immediate {
     static constexpr uint32_t of_credits(uint32_t connection, uint64_t released) {
         return uint32_t(credits) << 30 | connection << 16 | uint32_t(released & 0xffff);
     }
+    static constexpr uint32_t of_offer(uint32_t connection, uint64_t message) {
+        return uint32_t(offer) << 30 | connection << 16 | uint32_t(message & 0xffff);
+    }
     static constexpr uint32_t kind_of(uint32_t word) { return word >> 30; }
     static constexpr uint32_t connection_of(uint32_t word) { return word >> 16 & 0x3fff; }
     static constexpr uint8_t message_of(uint32_t word) { return uint8_t(word >> 8); }
     static constexpr int parts_of(uint32_t word) { return int(word >> 4 & 0xf) + 1; }
     static constexpr int index_of(uint32_t word) { return int(word & 0xf); }
     static constexpr uint16_t released_of(uint32_t word) { return uint16_t(word); }
+    static constexpr uint16_t offered_of(uint32_t word) { return uint16_t(word); }
 };
 
 // The frames of a link's socket. The side that connected begins with hello.
@@ -121,17 +126,20 @@ struct Offer {
     static std::optional<Offer> read(ByteReader& from);
 };
 
+// Memory of one side for the other's writes: a place for each slot.
+struct Area {
+    uint64_t address = 0, stride = 0;
+    std::vector<uint32_t> keys = {};  // one for each rail
+    uint64_t place(uint64_t slot) const { return address + slot * stride; }
+};
 struct Want {
     uint32_t number = 0;      // ListenAddress::number
     uint32_t connection = 0;  // chosen by the sender for this link
     int32_t depth = 0;
     uint64_t slot_bytes = 0;
-};
-// Memory of the receiver: a place for each slot.
-struct Area {
-    uint64_t address = 0, stride = 0;
-    std::vector<uint32_t> keys = {};  // one for each rail
-    uint64_t place(uint64_t slot) const { return address + slot * stride; }
+    Area offers = {};  // the sender's ring; without keys: it takes no offers
+    void write(ByteWriter& to) const;
+    static std::optional<Want> read(ByteReader& from);
 };
 struct Slots {
     uint32_t connection = 0;

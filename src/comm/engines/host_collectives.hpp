@@ -37,6 +37,9 @@ class HostCollectives {
     Status cause() { return context_.watchdog.cause(context_.sequence, context_.position().operation); }
     Status take_failure() { return std::move(failure_); }
     void abandon() {}
+    void withdraw() {
+        if (prepared_) prepared_->run->withdraw();
+    }
     // After a failure: whether `peer` may still use the buffers of the call. `gave_up`: the call that it gave up, or 0.
     bool may_be_using(int peer, uint64_t gave_up) const;
     uint64_t heap_bytes() const { return plans_.heap_bytes(); }

@@ -27,6 +27,9 @@ class MessageExchange {
         return progress;
     }
     Blocked blocked() const { return {&existing().missing(), existing().networked(), existing().connecting()}; }
+    void withdraw() {
+        if (messages_) existing().withdraw();
+    }
     bool may_be_read_by(int peer) const { return messages_ && existing().may_be_read_by(peer); }
 
   private:

@@ -26,6 +26,7 @@ class PointToPoint {
     Status cause();
     Status take_failure() { return messages_.existing().take_failure(); }
     void abandon() { messages_.existing().abandon(); }
+    void withdraw() { messages_.withdraw(); }
     // After a failure: the messages that were not done (see Exchange), and whether look() failed because of messages.
     std::vector<size_t> unfinished() const {
         return messages_.exists() ? messages_.existing().unfinished() : std::vector<size_t>();

@@ -21,6 +21,7 @@ class UnevenCollectives {
     Status cause() { return context_.watchdog.cause(context_.sequence, context_.position().operation); }
     Status take_failure() { return std::move(failure_); }
     void abandon() { parts_.existing().abandon(); }
+    void withdraw() { parts_.withdraw(); }
     // After a failure: whether `peer` may still read the buffers of the call.
     bool may_be_read_by(int peer) const { return parts_.may_be_read_by(peer); }
     uint64_t heap_bytes() const { return partial_results_.heap_bytes(); }

@@ -69,8 +69,19 @@ Status MulticastObject::add_device() {
                           device_);
 }
 
-Status MulticastObject::bind(const VmmMemory& memory) {
-    WEFT_TRY(driver_->check(driver_->MulticastBindMem(handle_, 0, memory.handle(), 0, bytes_, 0),
+Status MulticastObject::bind(const VmmMemory& memory) { return bind_handle(memory.handle()); }
+
+Status MulticastObject::bind_piece(CUdeviceptr address) {
+    CUmemGenericAllocationHandle handle = 0;
+    WEFT_TRY(driver_->check(driver_->MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
+                            "find the piece of memory that is mapped at {:#x}", address));
+    Status bound = bind_handle(handle);
+    driver_->MemRelease(handle);
+    return bound;
+}
+
+Status MulticastObject::bind_handle(CUmemGenericAllocationHandle memory) {
+    WEFT_TRY(driver_->check(driver_->MulticastBindMem(handle_, 0, memory, 0, bytes_, 0),
                             "bind {} bytes of device {} to the multicast object", bytes_, device_));
     bound_ = true;
     return ok();

@@ -33,6 +33,8 @@ class MulticastObject {
     // Binds all of the memory, whose size is the object's, to the added device. The driver waits here until all devices
     // have been added.
     Status bind(const VmmMemory& memory);
+    // The same for a piece of VMM memory that begins at `address`, wherever it was allocated. It has the object's size.
+    Status bind_piece(CUdeviceptr address);
     // Maps the object for the device. All devices have bound their memory.
     Status map();
     // The address for multimem instructions, and for no others; 0: not mapped.
@@ -40,6 +42,8 @@ class MulticastObject {
     size_t bytes() const { return bytes_; }
 
   private:
+    Status bind_handle(CUmemGenericAllocationHandle memory);
+
     const Driver* driver_ = nullptr;
     CUcontext context_ = nullptr;
     int device_ = 0;

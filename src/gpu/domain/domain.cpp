@@ -52,6 +52,10 @@ void Domain::make_copy_signals() {
     if (signals) copy_signals_ = std::move(*signals);
 }
 
+void Domain::make_switched_windows(std::shared_ptr<const KernelSet> kernels) {
+    switched_windows_ = std::make_unique<SwitchedWindows>(ranks_.count, ranks_.rank, std::move(kernels));
+}
+
 KernelFailure Domain::failure() const {
     return std::atomic_ref(reports().report.failure)
         .load(std::memory_order_acquire);  // pairs with KernelBarrier::fail()
@@ -84,6 +88,7 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
     Parked& parked = parked_domains();
     std::list<std::unique_ptr<Domain>> mapped, gone;  // destroyed outside the lock, like the unused memory
     MemoryPool::Contents freed;
+    bool last = false;
     const auto take = [&](std::list<std::unique_ptr<Domain>>& to, auto which) {
         for (auto place = parked.all.begin(); place != parked.all.end();)
             if (const auto each = place++; which(**each)) to.splice(to.end(), parked.all, each);
@@ -101,10 +106,18 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
         parked.all.splice(parked.all.end(), mapped);
         // Done after each unmapping, in any thread, so that the last thread finds all domains that have become unused.
         take(gone, [](const Domain& each) { return each.is_unused(); });
-        for (const auto& each : gone) each->memory_.give_to_pool();
-        if (parked.alive == 0) freed = MemoryPool::of_process().take_all();
+        for (const auto& each : gone) {
+            each->memory_.give_to_pool();
+            if (each->switched_windows_) MemoryPool::of_process().give(std::move(each->switched_windows_));
+        }
+        last = parked.alive == 0;
+        if (last) freed = MemoryPool::of_process().take_all();
     }
     gone.clear();
+    if (last)
+        MemoryPool::of_process().await_freed();
+    else
+        MemoryPool::of_process().free_multicast_soon();
 }
 
 }  // namespace weft::internal::cuda

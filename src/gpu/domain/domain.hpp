@@ -11,6 +11,7 @@
 
 #include "src/gpu/domain/copy_signals.hpp"
 #include "src/gpu/domain/domain_join.hpp"
+#include "src/gpu/domain/multicast/switched_windows.hpp"
 
 namespace weft::internal::cuda {
 
@@ -48,6 +49,9 @@ class Domain {
     // Called when the domain works and the ranks map each other's buffers.
     void make_copy_signals();
     CopySignals* copy_signals() const { return copy_signals_.get(); }  // null: the ranks cannot use copy engines
+    // Called when the domain works and the ranks have staging memory for the switch.
+    void make_switched_windows(std::shared_ptr<const KernelSet> kernels);
+    SwitchedWindows* switched_windows() const { return switched_windows_.get(); }  // null: there are none
     // The reports of kernels. Thread-safe.
     const HostReports& reports() const { return memory_.reports(); }
     // The first failure that a kernel has reported. Thread-safe.
@@ -68,6 +72,7 @@ class Domain {
     LaunchOrder order_;
     DomainJoin join_;
     std::unique_ptr<CopySignals> copy_signals_;
+    std::unique_ptr<SwitchedWindows> switched_windows_;
     bool unmapped_ = false;
 };
 

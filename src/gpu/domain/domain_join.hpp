@@ -7,7 +7,7 @@
 
 #include "src/gpu/domain/launch_order.hpp"
 #include "src/gpu/domain/memory_exports.hpp"
-#include "src/gpu/domain/multicast_join.hpp"
+#include "src/gpu/domain/multicast/multicast_join.hpp"
 
 namespace weft::internal::cuda {
 

@@ -128,10 +128,9 @@ Status KernelSet::load(const Driver& driver, int device) {
                 const auto body = Body(number);
                 if (!has_entry_point(body, weftDataType_t(type), sums)) continue;
                 const bool local = body == Body::local_reduce;
-                if (local && !sums) continue;
                 // adder() waits for no other kernel, so it need not be resident with others.
                 WEFT_TRY(load_one(kernels_[int(body)][type][sums], entry_point(body, weftDataType_t(type), sums),
-                                  !local || type == weftUint32));
+                                  !local || type == weftInt32));
             }
     }
     facts_.use = DeviceFacts::usable;

@@ -18,14 +18,14 @@ class KernelSet {
 
     const Context& context() const { return context_; }
     const Driver& driver() const { return context_.driver(); }
-    // The kernels of collectives; see also copier() and adder().
+    // The kernels of collectives, for a kernel_type(); see also copier() and adder().
     const Kernel& kernel(Body body, weftDataType_t type, bool sums) const {
         return kernels_[size_t(body)][size_t(type)][size_t(sums)];
     }
     const Kernel& messages() const { return messages_; }
     const Kernel& access() const { return access_; }
     // Copies memory that one rank can access; for probing.
-    const Kernel& copier() const { return kernel(Body::local_reduce, weftUint32, true); }
+    const Kernel& copier() const { return kernel(Body::local_reduce, weftInt32, true); }
     // Converts floats to and from 16 bits, for training.
     const Kernel& converter() const { return converter_; }
     // Multiplies or divides floats, for training.
@@ -34,7 +34,7 @@ class KernelSet {
     const Kernel& encoder() const { return encoder_; }
     const Kernel& decoder() const { return decoder_; }
     // Adds up memory that one rank can access.
-    const Kernel& adder(weftDataType_t type) const { return kernel(Body::local_reduce, type, true); }
+    const Kernel& adder(weftDataType_t type) const { return kernel(Body::local_reduce, kernel_type(type), true); }
     // The facts about the device that its rank reports when it joins.
     const DeviceFacts& facts() const { return facts_; }
     // Whether fences of our kernels can ignore the stores of other kernels.

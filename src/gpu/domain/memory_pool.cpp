@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "src/base/per_process.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/driver_tasks.hpp"
 
 namespace weft::internal::cuda {
 
@@ -66,6 +68,33 @@ void MemoryPool::give(Context context, NetworkSlots slots) {
 void MemoryPool::give(Context context, MulticastMemory memory) {
     const std::lock_guard lock(mutex_);
     all_.multicast.push_back({std::move(context), std::move(memory)});
+}
+
+void MemoryPool::give(std::unique_ptr<SwitchedWindows> windows) {
+    const std::lock_guard lock(mutex_);
+    all_.windows.push_back(std::move(windows));
+}
+
+void MemoryPool::free_multicast_soon() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (all_.multicast.empty() && all_.windows.empty()) return;
+    }
+    // Without a thread the memory is freed with the process's last domain.
+    (void)post_driver_task([this] {
+        const std::lock_guard freeing(freeing_);
+        std::list<RetiredMulticast> memory;
+        std::list<std::unique_ptr<SwitchedWindows>> windows;
+        {
+            const std::lock_guard lock(mutex_);
+            memory.swap(all_.multicast);
+            windows.swap(all_.windows);
+        }
+        while (!memory.empty()) {
+            const RelaxedCapture relaxed(memory.front().context.driver());
+            memory.pop_front();
+        }
+    });
 }
 
 MemoryPool::Contents MemoryPool::take_all() {

@@ -2,11 +2,13 @@
 // device, where kernels of another communicator may wait for a rank of this very thread.
 #pragma once
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 
 #include "src/drivers/cuda/exportable_memory.hpp"
 #include "src/drivers/cuda/multicast.hpp"
+#include "src/gpu/domain/multicast/switched_windows.hpp"
 #include "src/gpu/domain/network_slots.hpp"
 
 namespace weft::internal::cuda {
@@ -35,8 +37,14 @@ class MemoryPool {
     void give(Context context, ExportableMemory memory, size_t bytes);
     void give(Context context, HostMemory memory);
     void give(Context context, NetworkSlots slots);
-    // Kept until the pool is emptied. No later domain takes it, because the same ranks would have to take theirs.
+    // Kept until free_multicast_soon(). No later domain takes it, because the same ranks would have to take theirs.
     void give(Context context, MulticastMemory memory);
+    // The same for windows that were not deregistered.
+    void give(std::unique_ptr<SwitchedWindows> windows);
+    // Frees what was given, in a thread of the process (driver_tasks.hpp).
+    void free_multicast_soon();
+    // Waits until such a thread has ended what it frees. Called without a lock.
+    void await_freed() { const std::lock_guard lock(freeing_); }
 
   private:
     struct RetiredMemory {
@@ -63,11 +71,13 @@ class MemoryPool {
         std::list<RetiredHostMemory> host;
         std::list<RetiredSlots> slots;
         std::list<RetiredMulticast> multicast;
+        std::list<std::unique_ptr<SwitchedWindows>> windows;
     };
     // Empties the pool. The caller frees the contents without a lock.
     Contents take_all();
 
   private:
+    std::mutex freeing_;  // held while multicast memory is freed; locked before mutex_
     std::mutex mutex_;
     Contents all_;
 };

@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <mutex>
 #include <tuple>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
-#include "src/base/thread.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/driver_tasks.hpp"
 #include "src/gpu/domain/passed_memory.hpp"
 #include "src/segment/liveness.hpp"
 
@@ -24,37 +21,6 @@ namespace {
 constexpr int64_t fetch_patience_us = 2'000'000, retry_patience_us = 200'000;
 // The pause between attempts, doubled each time. During an attempt this process maps nothing else.
 constexpr int64_t retry_least_us = 1'000'000, retry_most_us = 30'000'000;
-
-// Runs the task after earlier ones on the process's mapper thread. False: there is no thread, and the next task starts
-// it.
-bool post(std::function<void()> task) {
-    struct Queue {
-        std::mutex mutex;
-        std::deque<std::function<void()>> tasks;
-        bool running = false;
-    };
-    static PerProcess<Queue> of_process;
-    Queue& queue = of_process.get();
-    std::lock_guard lock(queue.mutex);
-    queue.tasks.push_back(std::move(task));
-    if (queue.running) return true;
-    const Status started = run_detached("weft-mapper", [&queue] {
-        std::unique_lock own(queue.mutex);
-        while (!queue.tasks.empty()) {
-            std::function<void()> next = std::move(queue.tasks.front());
-            queue.tasks.pop_front();
-            own.unlock();
-            try {
-                next();
-            } catch (const std::exception&) {  // memory that cannot be mapped is staged
-            }
-            next = nullptr;  // releases the task's objects without the lock
-            own.lock();
-        }
-        queue.running = false;
-    });
-    return queue.running = bool(started);  // otherwise the next post() tries again
-}
 
 }  // namespace
 
@@ -76,7 +42,7 @@ bool RegistrationMapper::take_due() { return again_.exchange(false) || now_us() 
 void RegistrationMapper::serve_soon() {
     // A queued task that has not begun will see the newest entries.
     if (queued_.exchange(true)) return;
-    const bool posted = post([self = shared_from_this()] {
+    const bool posted = post_driver_task([self = shared_from_this()] {
         self->queued_.exchange(false);  // before the task reads the entries
         try {
             self->serve();
@@ -88,7 +54,7 @@ void RegistrationMapper::serve_soon() {
 }
 
 void RegistrationMapper::leave_soon() {
-    post([self = shared_from_this()] { self->leave(); });
+    post_driver_task([self = shared_from_this()] { self->leave(); });
 }
 
 void RegistrationMapper::serve() {

@@ -14,6 +14,7 @@ using cuda::element_of;
 using cuda::KernelArguments;
 using cuda::LaunchShape;
 using cuda::MessageItem;
+using cuda::multicast_access;
 using cuda::ranks_max;
 
 void DeviceCollectives::prefer(uint8_t preference, const CallPreference& wanted) {
@@ -72,7 +73,8 @@ Result<PreparedLaunch*> DeviceCollectives::plan(const Operation& called, uint8_t
     fresh->send_in_place = in != Held::nothing;
     fresh->receive_in_place = out != Held::nothing && plan->body == Body::peer_two_shot;
     if (steps) gpu_.domain->memory().bind_program(a, gpu_.layout.steps[size_t(plan->steps)].program(operation.root));
-    a.exports_buffers = plan->staged() && gpu_.exports_buffers && !a.scaled;
+    a.exports_buffers =
+        switched ? gpu_.domain->switched_windows() != nullptr : plan->staged() && gpu_.exports_buffers && !a.scaled;
     gpu_.known.add(plan->operation);
     if (gpu_.rank == 0)
         WEFT_LOG_RANK(gpu_.rank, info, algo, "{}: {}{}", plan->operation.text(), plan->text(),
@@ -117,6 +119,28 @@ void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& cal
     }
 }
 
+// Exports the places of the call's buffers in windows behind the switch, or nothing. Sums are loaded from all ranks' send
+// buffers. All but reduce-scatters are stored into all ranks' receive buffers.
+void DeviceCollectives::export_places(const PreparedLaunch& it, KernelArguments& a) const {
+    const bool scatters = a.reduces && a.send_stride != 0;
+    const cuda::SwitchedWindows& windows = *gpu_.domain->switched_windows();
+    const auto find = [&](const void* address, size_t bytes) -> cuda::SwitchedWindows::SwitchedMemory {
+        if (a.bytes % multicast_access != 0 || reinterpret_cast<uintptr_t>(address) % multicast_access != 0) return {};
+        return windows.find(address, bytes);
+    };
+    const auto send = find(a.send, it.send_bytes), receive = find(a.receive, it.receive_bytes);
+    a.switched_send = send.address;
+    a.switched_receive = receive.address;
+    // The buffer that the switch does not access may be anywhere: the other one's place stands in for it.
+    const uint64_t first = a.reduces ? send.token : receive.token, second = scatters ? send.token : receive.token;
+    const bool all = first != 0 && second != 0;
+    std::fill(std::begin(a.exported_send), std::end(a.exported_send),
+              reinterpret_cast<const std::byte*>(all ? first : 0));
+    std::fill(std::begin(a.exported_receive), std::end(a.exported_receive),
+              reinterpret_cast<std::byte*>(all ? second : 0));
+    if (all) WEFT_LOG_RANK(gpu_.rank, trace, coll, "offers its windows of launch {} in place", launcher_.launches());
+}
+
 Status DeviceCollectives::launch(const DeviceCall& call) {
     PreparedLaunch& it = *prepared_;
     KernelArguments& a = it.arguments;
@@ -128,7 +152,7 @@ Status DeviceCollectives::launch(const DeviceCall& call) {
     }
     a.launch = launcher_.next_launch();
     a.timeout_ns = launcher_.timeout_of(call.settings);
-    if (a.exports_buffers) export_buffers(it, call);
+    if (a.exports_buffers) it.plan.body == Body::multicast ? export_places(it, a) : export_buffers(it, call);
     a.scalar_pointer = a.scaled && call.scalar_on_device ? call.scalar : nullptr;
     if (a.scaled && !a.scalar_pointer) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     return launcher_.in_order(call.stream, call.settings, [&](std::optional<int> priority) {

@@ -45,6 +45,7 @@ class DeviceCollectives final : public GpuCollectives {
     Result<PreparedLaunch*> plan(const Operation& operation, uint8_t preference);
     Result<PreparedLaunch*> plan_of(const DeviceCall& call);
     void export_buffers(PreparedLaunch& it, const DeviceCall& call);
+    void export_places(const PreparedLaunch& it, cuda::KernelArguments& arguments) const;
 
     JoinedGpu& gpu_;
     DeviceLauncher& launcher_;

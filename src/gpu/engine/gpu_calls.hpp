@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/result.hpp"
+#include "src/gpu/domain/multicast/multicast_entry.hpp"
 #include "src/gpu/engine/device_calls.hpp"
 
 namespace weft::internal {
@@ -55,6 +56,11 @@ class GpuWindows {
     virtual Status open(uint32_t number, void* address, size_t bytes, WindowPart& part) = 0;
     virtual Result<bool> reach(uint32_t number, std::span<const WindowPart> parts) = 0;
     virtual std::vector<int> missing(uint32_t number) const = 0;
+    // When all ranks reach all parts: whether they try to put the window behind the switch (cuda::SwitchedWindows), equal
+    // on all ranks. They exchange an entry each after every step; the first step has default entries. False: all
+    // ranks know the outcome. A step may wait for the device.
+    virtual bool switches(uint32_t number, std::span<const WindowPart> parts) = 0;
+    virtual bool advance_switch(uint32_t number, std::vector<cuda::SwitchEntry>& entries) = 0;
     // Called when no kernel uses the window any more. When closed() is true, no rank maps our part.
     virtual void begin_to_close(uint32_t number) = 0;
     virtual bool closed(uint32_t number) = 0;

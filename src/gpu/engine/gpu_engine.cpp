@@ -112,7 +112,12 @@ std::string CudaEngine::explain(const Operation& operation, uint8_t preference) 
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
                        gpu_.domain->fallback_text(),
-                       !plan->staged() ? ""
+                       plan->body == cuda::Body::multicast
+                           ? gpu_.domain->switched_windows()
+                                 ? ", in place where buffers have the same place in windows of weftMemAlloc memory on "
+                                   "all ranks, else staged"
+                                 : ", staged"
+                       : !plan->staged() ? ""
                        : gpu_.exports_buffers && !operation.scales()
                            ? ", in place where all buffers are of cudaMalloc or weftMemAlloc and, if other "
                              "processes have ranks, registered, else staged"

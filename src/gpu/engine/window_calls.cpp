@@ -11,6 +11,7 @@ using cuda::ContextScope;
 using cuda::LaunchShape;
 using cuda::ranks_max;
 using cuda::signal_waits_max;
+using cuda::SwitchedWindows;
 
 namespace {
 
@@ -53,7 +54,14 @@ DeviceWindows& WindowCalls::windows() {
 }
 
 Status WindowCalls::open(uint32_t number, void* address, size_t bytes, WindowPart& part) {
-    return bytes > 0 ? windows().open(number, address, bytes, part) : ok();
+    if (bytes == 0) return ok();
+    WEFT_TRY(windows().open(number, address, bytes, part));
+    if (SwitchedWindows* const switched = gpu_.domain->switched_windows()) {
+        const SwitchedWindows::PiecePlace place = switched->begin(number, address, bytes);
+        part.piece_bytes = place.piece_bytes;
+        part.piece_offset = place.offset;
+    }
+    return ok();
 }
 
 Result<bool> WindowCalls::reach(uint32_t number, std::span<const WindowPart> parts) {
@@ -64,7 +72,24 @@ std::vector<int> WindowCalls::missing(uint32_t number) const {
     return windows_ ? windows_->missing(number) : std::vector<int>();
 }
 
+bool WindowCalls::switches(uint32_t number, std::span<const WindowPart> parts) {
+    if (!gpu_.domain || !gpu_.domain->switched_windows()) return false;
+    const bool alike = std::all_of(parts.begin(), parts.end(), [&](const WindowPart& part) {
+        return part.piece_bytes != 0 && part.piece_bytes == parts[0].piece_bytes &&
+               part.piece_offset == parts[0].piece_offset;
+    });
+    if (!alike) gpu_.domain->switched_windows()->close(number);
+    return alike;
+}
+
+bool WindowCalls::advance_switch(uint32_t number, std::vector<cuda::SwitchEntry>& entries) {
+    return gpu_.domain->switched_windows()->advance(number, entries);
+}
+
+// After a failure kernels of peers may still use the switch. The domain closes the window when all ranks have left.
 void WindowCalls::begin_to_close(uint32_t number) {
+    if (gpu_.domain && gpu_.domain->switched_windows() && !gpu_.group->aborted())
+        gpu_.domain->switched_windows()->close(number);
     if (windows_) windows_->begin_to_close(number);
 }
 

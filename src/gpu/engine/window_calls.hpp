@@ -21,6 +21,8 @@ class WindowCalls final : public GpuWindows {
     Status open(uint32_t number, void* address, size_t bytes, WindowPart& part) override;
     Result<bool> reach(uint32_t number, std::span<const WindowPart> parts) override;
     std::vector<int> missing(uint32_t number) const override;
+    bool switches(uint32_t number, std::span<const WindowPart> parts) override;
+    bool advance_switch(uint32_t number, std::vector<cuda::SwitchEntry>& entries) override;
     void begin_to_close(uint32_t number) override;
     bool closed(uint32_t number) override;
     Status prepare(const DeviceAccess& access) override;

@@ -1,5 +1,8 @@
 #include "src/gpu/kernels/host_kernels.hpp"
 
+#include <array>
+#include <utility>
+
 #include "src/gpu/kernels/kernels.hpp"
 #include "src/gpu/kernels/multicast.hpp"
 #include "src/gpu/kernels/packets.hpp"
@@ -11,69 +14,26 @@ namespace weft::internal::cuda {
 
 namespace {
 
-struct Bodies {
-    HostKernel of[weftNumTypes][2];  // by type; index 1: sums
-};
-
-#define WEFT_DATATYPE(type, name, bytes) {WEFT_BODY<type, false>, WEFT_BODY<type, true>},
-#define WEFT_BODY packet_one_shot
-constexpr Bodies packet_one_shots{{
-#include "src/base/datatype.def"
-}};
-#undef WEFT_BODY
-#define WEFT_BODY packet_two_shot
-constexpr Bodies packet_two_shots{{
-#include "src/base/datatype.def"
-}};
-#undef WEFT_BODY
-#define WEFT_BODY peer_two_shot
-constexpr Bodies peer_two_shots{{
-#include "src/base/datatype.def"
-}};
-#undef WEFT_BODY
-#define WEFT_BODY peer_one_shot
-constexpr Bodies peer_one_shots{{
-#include "src/base/datatype.def"
-}};
-#undef WEFT_BODY
-#define WEFT_BODY local_reduce
-constexpr Bodies local_reduces{{
-#include "src/base/datatype.def"
-}};
-#undef WEFT_BODY
-#define WEFT_BODY steps
-constexpr Bodies step_machines{{
-#include "src/base/datatype.def"
-}};
-#undef WEFT_BODY
-#undef WEFT_DATATYPE
-template <weftDataType_t type>
-constexpr HostKernel multicast_of() {
-    if constexpr (has_entry_point(Body::multicast, type, true)) return multicast<type, true>;
-    return nullptr;
+template <Body body, weftDataType_t type, bool adds>
+constexpr HostKernel kernel_of() {
+    if constexpr (!has_entry_point(body, type, adds)) return nullptr;
+#define WEFT_KERNEL(name, needs, help) else if constexpr (body == Body::name) return name<type, adds>;
+#include "src/gpu/kernels/kernel.def"
+#undef WEFT_KERNEL
 }
-#define WEFT_DATATYPE(type, name, bytes) {nullptr, multicast_of<type>()},
-constexpr Bodies multicasts{{
-#include "src/base/datatype.def"
-}};
-#undef WEFT_DATATYPE
 
-const Bodies& bodies_of(Body body) {
-    switch (body) {
-        case Body::packet_one_shot: return packet_one_shots;
-        case Body::packet_two_shot: return packet_two_shots;
-        case Body::peer_two_shot: return peer_two_shots;
-        case Body::peer_one_shot: return peer_one_shots;
-        case Body::local_reduce: return local_reduces;
-        case Body::steps: return step_machines;
-        case Body::multicast: return multicasts;
-    }
-    __builtin_unreachable();
+constexpr size_t index_of(Body body, weftDataType_t type, bool adds) {
+    return (size_t(body) * size_t(weftNumTypes) + size_t(type)) * 2 + size_t(adds);
 }
+template <size_t... index>
+constexpr std::array<HostKernel, sizeof...(index)> all_kernels(std::index_sequence<index...>) {
+    return {kernel_of<Body(index / 2 / weftNumTypes), weftDataType_t(index / 2 % weftNumTypes), index % 2 != 0>()...};
+}
+constexpr auto kernels = all_kernels(std::make_index_sequence<size_t(body_count) * size_t(weftNumTypes) * 2>());
 
 }  // namespace
 
-HostKernel host_kernel(Body body, weftDataType_t type, bool adds) { return bodies_of(body).of[type][adds]; }
+HostKernel host_kernel(Body body, weftDataType_t type, bool adds) { return kernels[index_of(body, type, adds)]; }
 
 HostKernel find_host_kernel(std::string_view name) {
     for (int body = 0; body < body_count; ++body)

@@ -127,9 +127,12 @@ struct KernelArguments {
     int32_t rank, ranks;
     uint32_t launch;  // distinguishes this kernel from this rank's other launches
     uint32_t fingerprint;
-    weftRedOp_t op;  // weftSum for averages and scaled sums too
+    weftRedOp_t op;                  // weftSum for averages and scaled sums too
+    bool unsigned_elements = false;  // of kernels for integers: they are unsigned
     // See Averaging in base/arithmetic.hpp. If shares are rounded, each rank rounds them where it reads its input.
+    // average_of: with the bit of_unsigned if elements are. A register of its own would be spilled in sums.
     uint32_t average_of, share_of;
+    static constexpr uint32_t of_unsigned = 1u << 31;
     bool rounds_shares;
     bool scaled;      // inputs are multiplied by the scalar
     uint64_t scalar;  // its bits; unused if scalar_pointer is set
@@ -165,6 +168,10 @@ struct KernelArguments {
     // This rank's: where each rank's kernels have mapped its `send` and `receive`. All null: peers must not use them.
     const std::byte* exported_send[ranks_max];
     std::byte* exported_receive[ranks_max];
+    // multicast: `send` and `receive` in windows behind the switch, for multimem instructions. Tokens of these places are
+    // exported instead of addresses. If all ranks have the same, no staging is needed.
+    const std::byte* switched_send;
+    std::byte* switched_receive;
     // Steps: the program, in device memory.
     const Instruction* instructions;
     const StepBlock* step_blocks;

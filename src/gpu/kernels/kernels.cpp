@@ -55,9 +55,11 @@ void bind_operation(KernelArguments& a, const Operation& operation, int ranks, b
     const CollectiveFacts facts = facts_of(operation.collective);
     const auto op = weftRedOp_t(operation.op);
     a.op = adds(op) ? weftSum : op;
+    a.unsigned_elements = kernel_type(weftDataType_t(operation.type)) != weftDataType_t(operation.type);
     const Averaging average =
         op == weftAvg ? averaging(weftDataType_t(operation.type), uint32_t(ranks), in_one_place) : Averaging{};
     a.average_of = average.average_of;
+    if (a.average_of != 0 && a.unsigned_elements) a.average_of |= KernelArguments::of_unsigned;
     a.share_of = average.share_of;
     a.rounds_shares = average.rounds_shares;
     a.scaled = operation.scales();
@@ -82,9 +84,9 @@ bool multicast_serves(const Operation& operation) {
 }
 
 weftDataType_t element_of(const Operation& operation, Body body) {
-    if (facts_of(operation.collective).reduces) return weftDataType_t(operation.type);
+    if (facts_of(operation.collective).reduces) return kernel_type(weftDataType_t(operation.type));
     if (body == Body::multicast) return multicast_word;
-    return operation.bytes() % 8 == 0 ? weftUint64 : operation.bytes() % 4 == 0 ? weftUint32 : weftUint8;
+    return operation.bytes() % 8 == 0 ? weftInt64 : operation.bytes() % 4 == 0 ? weftInt32 : weftInt8;
 }
 
 const char* entry_point(Body body, weftDataType_t type, bool sums) {

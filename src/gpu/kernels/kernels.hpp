@@ -37,12 +37,24 @@ constexpr int blocks_of(Body body) {
     return body == Body::packet_one_shot || body == Body::packet_two_shot ? packet_blocks : blocks_max;
 }
 const char* name_of(Body body);
-// Whether a body exists for a type. The switch adds up these types alone, and moves all types as 8-byte words.
+// The type whose kernels serve a type. Signed and unsigned integers share them (KernelArguments::unsigned_elements).
+constexpr weftDataType_t kernel_type(weftDataType_t type) {
+    switch (type) {
+        case weftUint8: return weftInt8;
+        case weftUint32: return weftInt32;
+        case weftUint64: return weftInt64;
+        default: return type;
+    }
+}
+// Whether a body exists for a type. The switch adds up these types alone, and moves all types as whole words.
 constexpr bool multicast_adds(weftDataType_t type) {
     return type == weftFloat32 || type == weftFloat16 || type == weftBfloat16;
 }
-constexpr weftDataType_t multicast_word = weftUint64;
+constexpr weftDataType_t multicast_word = weftInt64;
+inline constexpr size_t multicast_access = 16;  // bytes of an access by the switch, aligned
 constexpr bool has_entry_point(Body body, weftDataType_t type, bool sums) {
+    if (kernel_type(type) != type) return false;
+    if (body == Body::local_reduce) return sums;
     return body != Body::multicast || (sums && (multicast_adds(type) || type == multicast_word));
 }
 
@@ -53,7 +65,7 @@ constexpr bool adds(weftRedOp_t op) { return op == weftSum || op == weftAvg || o
 void bind_operation(KernelArguments& arguments, const Operation& operation, int ranks, bool in_one_place);
 // Whether the multicast kernel can execute the operation: sums of some types and copies to all, with data.
 bool multicast_serves(const Operation& operation);
-// The kernel's element type. If bytes only move, it is the largest word that divides the message, so that nothing is
+// The kernel's element type, of kernel_type(). If bytes only move, it is the largest word that divides the message, so that nothing is
 // widened.
 weftDataType_t element_of(const Operation& operation, Body body);
 

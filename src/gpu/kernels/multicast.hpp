@@ -3,6 +3,8 @@
 // Messages pass through staging memory that all ranks have mapped as one multicast object. Tiles, barriers and the order
 // of staging are those of PeerTiles. Every access to the object has 16 bytes. The pieces of blocks are multiples of
 // 64 bytes, so the last access of a message stays within its piece of staging memory.
+// If what the switch accesses lies in windows behind it, at the same place on all ranks, nothing is staged. The host
+// offers only whole and aligned 16 bytes, because an access past the message would hit memory of the user.
 // The switch adds in an order of its own, so deterministic communicators do not use this kernel.
 // Source: NVIDIA, "PTX ISA", multimem; two steps as in peer_two_shot.hpp.
 #pragma once
@@ -44,12 +46,12 @@ WEFT_DEVICE void move_packs(const Team& team, size_t bytes, Load&& load, Store&&
     for (; at < bytes; at += stride) store(at, load(at));
 }
 
-// The sums of `bytes` bytes, for all ranks in place or for this rank alone.
+// The sums of `bytes` bytes, for all ranks or for this rank alone.
 template <weftDataType_t type>
-WEFT_DEVICE void sum_for_all(const Team& team, std::byte* address, size_t bytes) {
+WEFT_DEVICE void sum_for_all(const Team& team, std::byte* target, const std::byte* source, size_t bytes) {
     move_packs(
-        team, bytes, [&](size_t at) { return multimem_sum<type>(address + at); },
-        [&](size_t at, const Pack<16>& pack) { multimem_store(address + at, pack); });
+        team, bytes, [&](size_t at) { return multimem_sum<type>(source + at); },
+        [&](size_t at, const Pack<16>& pack) { multimem_store(target + at, pack); });
 }
 template <weftDataType_t type>
 WEFT_DEVICE void sum_for_one(const Team& team, std::byte* target, const std::byte* address, size_t bytes) {
@@ -75,7 +77,7 @@ WEFT_DEVICE void hand_out(const Team& team, std::byte* address, const std::byte*
 template <weftDataType_t type>
 WEFT_DEVICE void multicast_sums(const Team& team, const KernelArguments& a) {
     const bool scatters = a.send_stride != 0;
-    PeerTiles memory(team, a, scatters ? 1 : a.ranks, scatters ? a.ranks : 1);
+    PeerTiles memory(team, a, scatters ? 1 : a.ranks, scatters ? a.ranks : 1, true);
     std::byte* const staging = a.outputs[a.rank];
     const auto piece_for = [&](const PeerTile& tile, int rank) { return piece_of(tile, scatters ? 0 : rank, team); };
     const auto place_for = [&](const PeerTile& tile, int rank) {
@@ -91,11 +93,14 @@ WEFT_DEVICE void multicast_sums(const Team& team, const KernelArguments& a) {
     };
     const auto work = [&](const Team& workers, const PeerTile& tile) {
         const ChunkRange own = piece_for(tile, a.rank);
-        std::byte* const address = a.scratch + place_for(tile, a.rank);
+        const size_t offset = tile.offset + own.tile_offset;
+        std::byte* const staged = a.scratch + place_for(tile, a.rank);
+        const std::byte* const source =
+            memory.staged() ? staged : a.switched_send + size_t(a.rank) * a.send_stride + offset;
         if (scatters)
-            sum_for_one<type>(workers, a.receive + tile.offset + own.tile_offset, address, own.bytes);
+            sum_for_one<type>(workers, a.receive + offset, source, own.bytes);
         else
-            sum_for_all<type>(workers, address, own.bytes);
+            sum_for_all<type>(workers, memory.staged() ? staged : a.switched_receive + offset, source, own.bytes);
         fence_of_aliases();
     };
     const auto unstage = [&](const Team& copiers, const PeerTile& tile) {
@@ -110,15 +115,17 @@ WEFT_DEVICE void multicast_sums(const Team& team, const KernelArguments& a) {
 // All-gather and broadcast. The sources store into all ranks' staging memory.
 WEFT_DEVICE void multicast_moves(const Team& team, const KernelArguments& a) {
     const bool gathers = a.receive_stride != 0;
-    PeerTiles memory(team, a, 1, gathers ? a.ranks : 1);
+    PeerTiles memory(team, a, 1, gathers ? a.ranks : 1, true);
     const auto place_of = [&](const PeerTile& tile, const ChunkRange& piece, int source) {
         return tile.place + piece.tile_offset + (gathers ? size_t(source) * tile.bytes : 0);
     };
     const auto work = [&](const Team& workers, const PeerTile& tile) {
         if (!is_one_of(a.source_rank, a.rank)) return;
         const ChunkRange piece = piece_of(tile, 0, team);
-        hand_out(workers, a.scratch + place_of(tile, piece, a.rank), a.send + tile.offset + piece.tile_offset,
-                 piece.bytes);
+        const size_t offset = tile.offset + piece.tile_offset;
+        std::byte* const target = memory.staged() ? a.scratch + place_of(tile, piece, a.rank)
+                                                  : a.switched_receive + size_t(a.rank) * a.receive_stride + offset;
+        hand_out(workers, target, a.send + offset, piece.bytes);
         fence_of_aliases();
     };
     const auto unstage = [&](const Team& copiers, const PeerTile& tile) {
@@ -140,6 +147,7 @@ WEFT_DEVICE void multicast_moves(const Team& team, const KernelArguments& a) {
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void multicast(const Team& team, const KernelArguments& a) {
     static_assert(has_entry_point(Body::multicast, type, adds));
+    fence_of_aliases();  // earlier kernels have written windows by their own addresses
     if constexpr (type == multicast_word)
         multicast_moves(team, a);
     else

@@ -12,5 +12,5 @@
 WEFT_MULTICAST(weftFloat16, half)
 WEFT_MULTICAST(weftFloat32, float)
 WEFT_MULTICAST(weftBfloat16, bfloat16)
-WEFT_MULTICAST(weftUint64, uint64)
+WEFT_MULTICAST(weftInt64, int64)
 #endif

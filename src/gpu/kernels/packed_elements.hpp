@@ -156,6 +156,7 @@ class Reducer {
     WEFT_DEVICE explicit Reducer(const KernelArguments& arguments)
         : op_(arguments.op),
           average_of_(arguments.average_of),
+          unsigned_(arguments.unsigned_elements),
           scaled_(arguments.scaled || arguments.rounds_shares),
           shares_(arguments.share_of != 0 && !arguments.rounds_shares) {
         if constexpr (adds && std::is_floating_point_v<A>) {
@@ -177,6 +178,7 @@ class Reducer {
         if (op_ == weftProd) return each<weftProd>(left, right);
         if constexpr (std::is_integral_v<A>) {
             if (is_bitwise(op_)) return combine_bits(left, right);
+            return choose(left, right);
         }
         return op_ == weftMax ? each<weftMax>(left, right) : each<weftMin>(left, right);
     }
@@ -218,25 +220,40 @@ class Reducer {
             result.at[i] = A((left.at[i] & right.at[i] & shared) | ((left.at[i] ^ right.at[i]) & differing));
         return result;
     }
+    // The greater or the lesser of integers. Unsigned ones compare as signed ones do if their first bits are flipped.
+    WEFT_DEVICE WidenedWord<type> choose(const WidenedWord<type>& left, const WidenedWord<type>& right) const {
+        const A flipped = unsigned_ ? A(A(1) << (8 * sizeof(A) - 1)) : A(0);
+        WidenedWord<type> result;
+        for (int i = 0; i < elements_of_word<type>; ++i)
+            result.at[i] =
+                (A(left.at[i] ^ flipped) > A(right.at[i] ^ flipped)) == (op_ == weftMax) ? left.at[i] : right.at[i];
+        return result;
+    }
+    // Divides the magnitude, towards zero, so that both kinds of integers have one division.
+    static WEFT_DEVICE A quotient(A sum, uint32_t divisor) {
+        using Unsigned = std::make_unsigned_t<A>;
+        const bool negative = (divisor & KernelArguments::of_unsigned) == 0 && sum < 0;
+        const auto magnitude = negative ? Unsigned(0 - Unsigned(sum)) : Unsigned(sum);
+        // 64-bit division is much slower.
+        using Dividend = std::conditional_t<sizeof(A) <= 4, uint32_t, uint64_t>;
+        const auto whole = Unsigned(Dividend(magnitude) / (divisor & ~KernelArguments::of_unsigned));
+        return A(negative ? Unsigned(0 - whole) : whole);
+    }
     // Not inlined: divisions are long and rarely needed.
     static WEFT_DEVICE_COLD WidenedWord<type> divide(WidenedWord<type> sum, A divisor, uint32_t average_of) {
         WEFT_UNROLL
         for (int i = 0; i < elements_of_word<type>; ++i) {
             if constexpr (std::is_floating_point_v<A>)
                 sum.at[i] /= divisor;
-            else if constexpr (std::is_signed_v<A> && sizeof(A) <= 4)
-                sum.at[i] = A(int32_t(sum.at[i]) / int32_t(average_of));  // 64-bit division is much slower
-            else if constexpr (sizeof(A) <= 4)
-                sum.at[i] = A(uint32_t(sum.at[i]) / average_of);
             else
-                sum.at[i] = average(sum.at[i], average_of);
+                sum.at[i] = quotient(sum.at[i], average_of);
         }
         return sum;
     }
 
     weftRedOp_t op_;
     uint32_t average_of_;
-    bool scaled_, shares_;
+    bool unsigned_, scaled_, shares_;
     A scalar_ = 0;
     A divisor_ = 0;
 };

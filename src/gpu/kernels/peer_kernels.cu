@@ -9,5 +9,6 @@
 #define WEFT_BODY peer_one_shot
 #include "src/gpu/kernels/entry_points.inc"
 #undef WEFT_BODY
+#define WEFT_SUMS_ONLY
 #define WEFT_BODY local_reduce
 #include "src/gpu/kernels/entry_points.inc"

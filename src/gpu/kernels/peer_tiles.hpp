@@ -30,11 +30,14 @@ WEFT_DEVICE ChunkRange piece_of(const PeerTile& tile, int share, const Team& tea
 class PeerTiles {
   public:
     // shares: how many ranks share a tile's work. pieces: how many pieces of a tile's size a rank stages per tile.
-    WEFT_DEVICE PeerTiles(const Team& team, const KernelArguments& arguments, int shares, int pieces)
+    // alike: exports are tokens and no addresses. Buffers are used in place only if all ranks export the same.
+    WEFT_DEVICE PeerTiles(const Team& team, const KernelArguments& arguments, int shares, int pieces,
+                          bool alike = false)
         : team_(team),
           a_(arguments),
           barrier_(team, arguments),
           staged_(arguments.tile_bytes != 0),
+          alike_(alike),
           shares_(shares),
           pieces_(pieces) {
         set_tiles();
@@ -74,7 +77,7 @@ class PeerTiles {
                 asks = false;
                 if (!receive_addresses()) return;
                 const int exporting = exporting_ranks();
-                if (exporting == a_.ranks) use_exported();
+                if (exporting == a_.ranks && (!alike_ || exports_are_alike())) use_exported();
                 // All stage, and meet again.
                 else if (exporting != 0)
                     continue;
@@ -153,10 +156,20 @@ class PeerTiles {
         return count;
     }
 
+    WEFT_DEVICE bool exports_are_alike() const {
+        const RankFlags& own = *a_.own;
+        bool alike = true;
+        for (int rank = 0; rank < a_.ranks; ++rank)
+            alike &= own.exported_inputs[team_.block][rank] == a_.exported_send[a_.rank] &&
+                     own.exported_outputs[team_.block][rank] == a_.exported_receive[a_.rank];
+        return alike;
+    }
+
     const Team team_;
     const KernelArguments& a_;
     KernelBarrier barrier_;
     bool staged_, exported_ = false;  // exported: buffers are used in place, at the addresses that their ranks gave
+    const bool alike_;
     int shares_, pieces_, tiles_;
     size_t tile_bytes_, piece_;
 };

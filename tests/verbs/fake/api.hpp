@@ -22,7 +22,8 @@
 //   `hold US`: data may wait so long before it lands (50).
 //   `late US`: a receive completion may wait so long after its data (0).
 // Observation.
-//   `watch ADDRESS BYTES`: "watched" counts the bytes that later requests read or write there, on the side that posts.
+//   `watch ADDRESS BYTES`: "watched" counts the bytes that later requests read or write there, on the side that posts, and
+//   "landed" those that requests of peers write there.
 // Faults, each once, counted from now on.
 //   `fail FUNCTION K ERRNO`: the K-th call of it fails: ibv_reg_mr, post_send, poll_cq.
 //   `no_failures`: forgets the failures that are left.
@@ -44,7 +45,7 @@ extern "C" {
 int fake_ibverbs_do(const char* statements);
 // Objects that exist now: contexts, domains, regions, channels, queues and queue pairs.
 int fake_ibverbs_objects();
-// Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered". And "watched";
+// Events that every test of recovery wants to see: "lost", "resent", "duplicate", "rnr", "reordered". "watched", "landed";
 // "held": writes to the memory of GPUs that waited for a flush, and "flushes".
 // The name of a device: the requests that this process has sent on it.
 unsigned long fake_ibverbs_count(const char* what);

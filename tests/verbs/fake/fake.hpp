@@ -74,7 +74,8 @@ struct World {
     std::atomic<int> peermem{0}, unflushed{0};
     std::atomic<int> reorder{1}, hold_us{50}, late_us{0}, down_status{0};
     std::atomic<int> objects{0};
-    std::atomic<uint64_t> lost{0}, resent{0}, duplicate{0}, rnr{0}, reordered{0}, watched{0}, held{0}, flushes{0};
+    std::atomic<uint64_t> lost{0}, resent{0}, duplicate{0}, rnr{0}, reordered{0}, watched{0}, landed{0}, held{0},
+        flushes{0};
     std::atomic<uint64_t> watch_begin{0}, watch_end{0};
 
     struct Failure {

@@ -237,6 +237,8 @@ void Engine::land_piece(Pair& pair, size_t index) {
         if (overlap(pair.pieces[i], pair.pieces[index])) index = i;
     if (index > 0) ++World::get().reordered;
     const Piece piece = pair.pieces[index];
+    const auto place = uintptr_t(piece.target);
+    if (place >= World::get().watch_begin && place < World::get().watch_end) World::get().landed += piece.bytes;
     if (piece.to_gpu && World::get().unflushed) {
         ++World::get().held;
         held_.push_back({fake(pair.context).of, piece.target, {piece.source, piece.source + piece.bytes}});

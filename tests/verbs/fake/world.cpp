@@ -294,7 +294,7 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
         words >> begin >> bytes;
         watch_begin = begin;
         watch_end = begin + bytes;
-        watched = 0;
+        watched = landed = 0;
     } else if (what == "after") {
         words >> one;
         std::string rest;
@@ -345,7 +345,7 @@ unsigned long fake_ibverbs_count(const char* what) {
     const std::map<std::string, std::atomic<uint64_t>*> all{
         {"lost", &world.lost}, {"resent", &world.resent},       {"duplicate", &world.duplicate},
         {"rnr", &world.rnr},   {"reordered", &world.reordered}, {"watched", &world.watched},
-        {"held", &world.held}, {"flushes", &world.flushes}};
+        {"held", &world.held}, {"flushes", &world.flushes},     {"landed", &world.landed}};
     const auto found = all.find(what);
     if (found != all.end()) return found->second->load();
     std::lock_guard held(world.mutex);

@@ -234,6 +234,12 @@ Status NewLanes::connect(const Site& site, int peer, std::shared_ptr<bool> alive
     });
 }
 
+std::vector<uint32_t> NewLanes::keys_of(const Site& site, const Registered& memory) const {
+    std::vector<uint32_t> keys;
+    for (const size_t place : rails_) keys.push_back(memory.rkey(site.ports[place].device));
+    return keys;
+}
+
 Status NewLanes::settle(const Site& site, int peer) {
     const uint64_t connected = own_ready_ & peer_ready_;
     for (size_t place = 0; place < lanes_->size(); ++place) {

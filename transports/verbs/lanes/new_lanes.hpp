@@ -54,6 +54,8 @@ class NewLanes {
     Lanes take() { return std::exchange(lanes_, nullptr); }
     // The places of this side's ports, by rail.
     const std::vector<size_t>& rails() const { return rails_; }
+    // The keys of this side's memory, by rail.
+    std::vector<uint32_t> keys_of(const Site& site, const Registered& memory) const;
     // On so many of them both sides send. The others are in reserve.
     size_t rails_used() const { return rails_used_; }
 

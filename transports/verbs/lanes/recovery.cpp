@@ -169,7 +169,7 @@ LaneReport Recovery::report_of(const Lane& lane, size_t place) const {
 
 Status Recovery::apply(const LaneReport& report, size_t place) {
     for (const auto& outgoing : link_.outgoing)
-        if (outgoing) WEFT_TRY(apply(outgoing, report.find(outgoing->connection), place));
+        if (outgoing) WEFT_TRY(apply(outgoing, report.find(outgoing->connection()), place));
     return ok();
 }
 

@@ -3,13 +3,12 @@
 // and map the object; each step begins when all ranks have ended the one before. If one rank fails, none uses the memory.
 // Thread-bound to the rank.
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "src/gpu/domain/domain_memory.hpp"
 #include "src/gpu/domain/join_entries.hpp"
-#include "src/net/fd_passing.hpp"
+#include "src/gpu/domain/multicast/multicast_post.hpp"
 
 namespace weft::internal::cuda {
 
@@ -29,7 +28,7 @@ class MulticastJoin {
     // Why it is not used, equal on all ranks.
     const std::string& obstacle() const { return obstacle_; }
     // Closes the posted descriptor.
-    void withdraw();
+    void withdraw() { post_.withdraw(); }
 
   private:
     enum class Stage { creating, adding, binding, mapping, agreeing, works, refused };
@@ -50,8 +49,7 @@ class MulticastJoin {
     Stage stage_ = Stage::creating;
     Status created_;
     std::string obstacle_;
-    std::shared_ptr<FdServer> fd_server_;  // while the object's descriptor is posted
-    uint64_t fds_id_ = 0;
+    MulticastPost post_;  // the first rank's
 };
 
 }  // namespace weft::internal::cuda

@@ -1,30 +1,16 @@
-#include "src/gpu/domain/multicast_join.hpp"
+#include "src/gpu/domain/multicast/multicast_join.hpp"
 
 #include <cstring>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/segment/liveness.hpp"
 
 namespace weft::internal::cuda {
 
-namespace {
-
-// As in memory_exports.cpp: a stopped process is asked again.
-constexpr int64_t object_patience_us = 200'000;
-
-// Where the others find the first rank's object; 0 bytes: there is none.
-struct MulticastEntry {
-    FdServerAddress fd_server;
-    uint64_t fds_id;
-    uint64_t bytes;
-};
 static_assert(sizeof(MulticastEntry) <= OobEntry::value_bytes);
-
-}  // namespace
 
 // A device can be in an object only once.
 bool MulticastJoin::wanted() const {
@@ -51,7 +37,7 @@ Result<bool> MulticastJoin::advance() {
         if (!added || !*added) return added;
     }
     if (stage_ == Stage::binding && passed(JoinEntries::multicast_added)) {
-        withdraw();
+        post_.withdraw();
         WEFT_TRY(report(JoinEntries::multicast_bound, bind(), Stage::mapping));
     }
     if (stage_ == Stage::mapping && passed(JoinEntries::multicast_bound))
@@ -83,16 +69,11 @@ std::vector<int> MulticastJoin::missing() const {
     return ranks;
 }
 
-void MulticastJoin::withdraw() {
-    if (fd_server_) fd_server_->withdraw(fds_id_);
-    fd_server_ = nullptr;
-}
-
 bool MulticastJoin::passed(int entry) {
     if (!entries_.all_have_put(entry)) return false;
     obstacle_ = entries_.first_obstacle(entry).text;
     if (obstacle_.empty()) return true;
-    withdraw();
+    post_.withdraw();
     stage_ = Stage::refused;
     return false;
 }
@@ -104,42 +85,26 @@ Status MulticastJoin::report(int entry, const Status& done, Stage next) {
 
 // A failure is reported with that of add().
 Status MulticastJoin::create() {
-    MulticastEntry entry{};
-    MulticastMemory& own = memory_.multicast();
     created_ = [&]() -> Status {
         const Context& context = memory_.kernels().context();
         const int devices = int(ranks_.members.size());
         auto bytes = MulticastObject::size_for(context.driver(), devices, memory_.layout().staging_bytes);
         if (!bytes) return bytes.take_status();
-        auto object = MulticastObject::create(context, devices, *bytes);
+        auto object = post_.create(context, devices, *bytes);
         if (!object) return object.take_status();
-        own.object = std::move(*object);
-        auto descriptor = own.object.export_descriptor();
-        if (!descriptor) return descriptor.take_status();
-        auto fd_server = FdServer::of_process();
-        if (!fd_server) return fd_server.take_status();
-        fd_server_ = std::move(*fd_server);
-        PassedFds content;
-        content.descriptors.push_back(std::move(*descriptor));
-        fds_id_ = fd_server_->post(std::move(content));
-        entry = {fd_server_->address(), fds_id_, *bytes};
+        memory_.multicast().object = std::move(*object);
         return ok();
     }();
-    return entries_.post(JoinEntries::multicast_object, &entry, sizeof entry);
+    return entries_.post(JoinEntries::multicast_object, &post_.entry(), sizeof(MulticastEntry));
 }
 
 Status MulticastJoin::fetch_and_add() {
     MulticastMemory& own = memory_.multicast();
     if (!ranks_.leads()) {
+        const int creator = ranks_.members[0];
         MulticastEntry entry;
-        memcpy(&entry, entries_.find(ranks_.members[0], JoinEntries::multicast_object), sizeof entry);
-        if (entry.bytes == 0)
-            return fail(error::gpu_peer_access, "rank {} could not create a multicast object", ranks_.members[0]);
-        auto fetched = fetch_fds(entry.fd_server, entry.fds_id, now_us() + object_patience_us);
-        if (!fetched) return fetched.take_status();
-        if (fetched->descriptors.size() != 1)
-            return fail(error::shm_descriptor, "its process sent something other than a multicast object");
-        auto object = MulticastObject::import(memory_.kernels().context(), fetched->descriptors[0], entry.bytes);
+        memcpy(&entry, entries_.find(creator, JoinEntries::multicast_object), sizeof entry);
+        auto object = fetch_multicast(memory_.kernels().context(), creator, entry);
         if (!object) return object.take_status();
         own.object = std::move(*object);
     }
