@@ -9,7 +9,7 @@
 #include "src/drivers/verbs/memory.hpp"
 #include "src/drivers/verbs/ports.hpp"
 #include "transports/transport.hpp"
-#include "transports/verbs/probe_page.hpp"
+#include "transports/verbs/lanes/probe_page.hpp"
 #include "transports/verbs/settings.hpp"
 
 namespace weft::internal::verbs {

@@ -5,7 +5,7 @@
 
 #include "src/drivers/verbs/queue_pair.hpp"
 #include "transports/verbs/flows.hpp"
-#include "transports/verbs/probe_page.hpp"
+#include "transports/verbs/lanes/probe_page.hpp"
 
 namespace weft::internal::verbs {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "transports/verbs/probe_page.hpp"
+#include "transports/verbs/lanes/probe_page.hpp"
 #include "transports/verbs/wire.hpp"
 
 namespace weft::internal::verbs {

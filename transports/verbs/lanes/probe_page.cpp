@@ -1,4 +1,4 @@
-#include "transports/verbs/probe_page.hpp"
+#include "transports/verbs/lanes/probe_page.hpp"
 
 #include <utility>
 
