@@ -2,6 +2,7 @@
 #include "src/registry.hpp"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -82,27 +83,54 @@ Status plugin_trouble() {
 Status rdma_trouble() { return NameList(options().transports).admits("verbs") ? verbs_trouble() : ok(); }
 
 // Not 0. FNV-1a of name and network: other ranks may number their transports differently.
-static uint16_t mark_of(const Transport& transport) {
-    uint32_t hash = 2166136261u ^ transport.network();
+static uint16_t mark_of(const Transport& transport, uint32_t network) {
+    uint32_t hash = 2166136261u ^ network;
     for (const char each : std::string_view(transport.name)) hash = (hash ^ uint8_t(each)) * 16777619u;
     return uint16_t(std::max(1u, (hash ^ hash >> 16) & 0xffff));
 }
 
+// The marks that this process has announced. They stand for their transports also if ports have gone down since.
+namespace {
+struct Announced {
+    std::mutex mutex;
+    std::map<uint16_t, const Transport*> transports;
+};
+Announced& announced() {
+    static PerProcess<Announced> processes;
+    return processes.get();
+}
+}  // namespace
+
 const Transport* transport_of(uint16_t mark) {
-    for (const Transport* transport : transports())
-        if (mark != 0 && transport->network() != 0 && mark_of(*transport) == mark) return transport;
-    return nullptr;
+    Announced& all = announced();
+    std::lock_guard lock(all.mutex);
+    const auto found = all.transports.find(mark);
+    return mark == 0 || found == all.transports.end() ? nullptr : found->second;
 }
 
 Networks own_networks() {
     const NameList allowed(options().transports);
     Networks networks{};
     size_t count = 0;
-    for (const Transport* transport : transports())
-        if (transport->network() != 0 && count < networks.size() && allowed.admits(transport->name) &&
-            transport->available().empty())
-            networks[count++] = {mark_of(*transport), transport->speed()};
+    Announced& all = announced();
+    std::lock_guard lock(all.mutex);
+    for (const Transport* transport : transports()) {
+        if (!allowed.admits(transport->name)) continue;
+        for (const Reached& reached : transport->networks()) {
+            if (reached.network == 0 || count == networks.size() || !transport->available().empty()) continue;
+            networks[count] = {mark_of(*transport, reached.network), reached.speed};
+            all.transports[networks[count++].mark] = transport;
+        }
+    }
     return networks;
+}
+
+int64_t longest_repeat_us() {
+    const NameList allowed(options().transports);
+    int64_t longest = 0;
+    for (const Transport* transport : transports())
+        if (allowed.admits(transport->name)) longest = std::max(longest, transport->repeat_us());
+    return longest;
 }
 
 const Transport* agreed_transport(const Networks& lower, const Networks& higher) {

@@ -17,14 +17,16 @@ Status plugin_trouble();                         // why a transport that the use
 // The wrong option for RDMA on this host: option.value, option.names or option.conflict. A host without RDMA is ok.
 Status rdma_trouble();
 
-// The networks (Transport::network()) that this rank reaches. The ranks exchange them when they meet, so that both ends of
+// The networks (Transport::networks()) that this rank reaches. The ranks exchange them when they meet, so that both ends of
 // a connection choose the same transport.
 Networks own_networks();
 // The transport that two ranks use, by the networks of the lower and of the higher one; null: they have none in common.
 const Transport* agreed_transport(const Networks& lower, const Networks& higher);
 // The same for two ranks that have met.
 const Transport* agreed_transport(const Segment& group, int one, int other);
-// Null: 0, or this process has no such transport.
+// The longest Transport::repeat_us() of the transports that the user allows.
+int64_t longest_repeat_us();
+// Null: 0, or this process has announced no such network.
 const Transport* transport_of(uint16_t mark);
 
 }  // namespace weft::internal::registry

@@ -39,6 +39,7 @@ struct Question {
     bool one_machine = false;
     int64_t link_mbps = 0;
     std::string network;   // kind of RDMA devices; empty: TCP
+    int rails = 1;         // of them, at once
     std::string topology;  // file; empty: not given
 };
 
@@ -135,7 +136,10 @@ int answer(const Question& question) {
             return refuse(
                 fmt::format("network `{}` does not exist; there are {}", question.network, network_kind_names()));
         if (place->machines == 1) return refuse("--network is between machines, but there is one: add --hosts");
-        links = over_network(std::move(links), *kind, place->link_mbps);
+        const int64_t port_mbps = place->link_mbps > 0 ? place->link_mbps : kind->mbps;
+        links = over_network(std::move(links), *kind, port_mbps * question.rails);
+    } else if (question.rails > 1) {
+        return refuse("--rails counts ports of RDMA devices: name their --network");
     }
     Costs costs(links, std::move(*tuning));
     if (!question.network.empty()) costs.network = "verbs";
@@ -182,6 +186,10 @@ CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
         ->check(CLI::Range(1, INT_MAX));
     explaining->add_option("--network", question->network,
                            "RDMA devices between the machines in place of TCP: " + network_kind_names());
+    explaining
+        ->add_option("--rails", question->rails,
+                     "Ports of --network that carry the messages of two ranks at once (1), as WEFT_IB_RAILS has it")
+        ->check(CLI::Range(1, 8));
     explaining->add_option(
         "--topology", question->topology,
         "NCCL's topology file of the machines: ranks sit on their GPUs, or on cores, and rings, rails "

@@ -57,8 +57,11 @@ std::string way_of_memory(const topology::Graph& graph, const verbs::IbReport& r
 
 Json choices_of(const topology::Graph& graph, const verbs::IbReport& report) {
     std::vector<topology::NicPort> ports;
+    const bool ethernet = verbs::preferred_link_layer(report.ports) == verbs::link_ethernet;
     for (const verbs::IbPort& port : report.ports)
-        ports.push_back({.device = port.device, .number = port.number, .usable = port.usable()});
+        ports.push_back({.device = port.device,
+                         .number = port.number,
+                         .usable = port.usable() && (port.link_layer == verbs::link_ethernet) == ethernet});
     const Seats seats = seats_on(graph);
     const std::vector<topology::NicChoice> choices = topology::choose_nics(graph, ports, seats.nodes);
     Json rows = Json::array();

@@ -22,7 +22,7 @@ Result<WeftChoice> choice_on_devices(const Operation& operation, const Scene& sc
     StepAlgorithms steps = step_algorithms({.rows = registry::algorithms(),
                                             .own = is_asked,
                                             .blocks_max = cuda::blocks_max,
-                                            .link_mbps = scene.network ? scene.network->mbps : link_mbps,
+                                            .link_mbps = scene.network ? scene.link_mbps : link_mbps,
                                             .network = scene.network,
                                             .links_gbs = layout.hosts == 1 ? scene.links_gbs : 0,
                                             .net_links = scene.net_links},
@@ -62,7 +62,8 @@ Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scen
     // As in the simulation, each rank has a core and stages the data that it sends.
     LinkCosts costs = scene.layout.host_count() == 1 ? host_link_costs(scene.layout.ranks, scene.layout.ranks, false)
                                                      : network_link_costs(1, link_mbps, false);
-    if (scene.network && scene.layout.host_count() > 1) costs = over_network(std::move(costs), *scene.network);
+    if (scene.network && scene.layout.host_count() > 1)
+        costs = over_network(std::move(costs), *scene.network, scene.link_mbps);
     costs.net_links = scene.net_links;
     auto choice = select(operation, scene.layout, costs, {}, registry::algorithms());
     if (!choice) return choice.take_status();

@@ -140,6 +140,11 @@ void add_machines(CLI::App& command, SimulateRequest& request) {
     command.add_option(
         "--network", request.network,
         "RDMA devices between the hosts, with Weft's costs in place of the kind's: " + network_kind_names());
+    command
+        .add_option("--rails", request.rails,
+                    "Ports of --network that carry the messages of two ranks at once (1), as WEFT_IB_RAILS has it; "
+                    "--set net_bytes_per_us is the limit of a bus")
+        ->check(CLI::Range(1, 8));
     command.add_option("--topology", request.topology,
                        "File of NCCL's, or hwloc's, whose GPUs, or cores where it has none, the ranks sit on");
     command

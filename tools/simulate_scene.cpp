@@ -136,13 +136,17 @@ double net_us_of(const NetworkKind& network, bool devices) {
 }
 
 Status take_network(const SimulateRequest& request, Scene& scene) {
-    if (request.network.empty()) return ok();
+    if (request.network.empty())
+        return request.rails == 1
+                   ? ok()
+                   : fail(error::command_option, "--rails counts ports of RDMA devices: name their --network");
     scene.network = find_network_kind(request.network);
     if (!scene.network)
         return fail(error::command_option, "network `{}` does not exist; the networks are {}", request.network,
                     network_kind_names());
     HostKind& kind = scene.kind;
-    kind.net_bytes_per_us = 1 / scene.network->us_per_byte(scene.network->mbps);
+    scene.link_mbps = int64_t(scene.network->mbps) * request.rails;
+    kind.net_bytes_per_us = 1 / scene.network->us_per_byte(scene.link_mbps);
     kind.net_overhead_us = kind.devices ? 0 : scene.network->message_us / 2;
     kind.net_us = net_us_of(*scene.network, kind.devices);
     return ok();

@@ -31,6 +31,7 @@ struct SimulateRequest {
     uint64_t tile_bytes = 0;
     int root = 0;
     int ranks = 0, hosts = 0;                                     // 0: not given
+    int rails = 1;                                                // ports that carry the messages of two ranks at once
     int channels = 0;                                             // 0: as many as fill the links
     std::vector<std::string> slow_links, slow_hosts, slow_ranks;  // NAME=FACTOR
     std::vector<std::string> failed_links, failed_hosts;
@@ -52,8 +53,9 @@ struct Scene {
     Protocol protocol = Protocol::simple;
     int hosts = 1;
     std::string machines;                    // "dgx-h100", "machine.xml"
-    double net_bytes_per_us = 0;             // of each port
+    double net_bytes_per_us = 0;             // of each link
     const NetworkKind* network = nullptr;    // as in the request
+    int64_t link_mbps = 0;                   // of that network; all rails of a link together
     int net_links = 1;                       // ports of each host; each port serves its own ranks
     std::shared_ptr<topology::Graph> graph;  // null: equal hosts of the kind
     topology::Job job = {};                  // on the graph

@@ -12,5 +12,7 @@ namespace weft::internal::topology {
 // the calling thread may use. Detects the host at its first call, which takes some 20 ms. If the host is unknown, they are
 // in the given order. Thread-safe.
 std::vector<int> nearest_ports(std::span<const NicPort> ports, const std::string& gpu, int rank);
+// Of the PCI link of an RDMA device (mlx5_0), which its ports share; 0: unknown.
+double bus_gbs(const std::string& device);
 
 }  // namespace weft::internal::topology

@@ -67,6 +67,11 @@ enum class Capability : uint32_t {
 };
 constexpr uint32_t capabilities(auto... each) { return (uint32_t(each) | ... | 0u); }
 
+struct Reached {
+    uint32_t network = 0;  // 0: every rank of a host, or every rank that has an identity
+    NetworkSpeed speed;    // for predictions
+};
+
 // One NIC, port or interface that a transport uses, for `weft info`.
 struct Rail {
     std::string name;       // as in eth0 or mlx5_0:1
@@ -88,11 +93,11 @@ class Transport {
 
     // Empty: the transport works on this machine; otherwise the reason why it does not, for `weft info`.
     virtual std::string available() const { return {}; }
-    // Names the network that the transport reaches. 0: every rank of a host, or every rank that has an identity.
-    // Otherwise two ranks use the transport only if both have it, with equal networks; otherwise they agree on the next.
-    virtual uint32_t network() const { return 0; }
-    // Of that network, for predictions.
-    virtual NetworkSpeed speed() const { return {}; }
+    // The networks that the transport reaches, the preferred one first; at least one. Unless it is 0, two ranks use the
+    // transport only if both have it, with a network in common; otherwise they agree on the next transport.
+    virtual std::vector<Reached> networks() const { return {Reached{}}; }
+    // For so long its device repeats data that the peer's does not acknowledge, before it reports a failure; 0: it has none.
+    virtual int64_t repeat_us() const { return 0; }
     virtual std::vector<Rail> rails() const { return {}; }
     // The NICs that connections of this rank may use if its device has this bus id: names as in /sys (mlx5_0), or bus
     // ids. Empty: unknown.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/base/clock.hpp"
+#include "src/registry.hpp"
 
 namespace weft::internal {
 
@@ -18,7 +19,8 @@ RankContext::RankContext(std::shared_ptr<Segment> group, std::shared_ptr<Members
       planner(*segment, identity(), rank, flag_block.get(), *options.cpu_kernels, options.streaming_bytes,
               options.catalog, options.machines, options.tuning),
       waiting(*segment, rank, options.sleep_us),
-      watchdog(*segment, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}) {}
+      repeat_us(membership ? registry::longest_repeat_us() : 0),
+      watchdog(*segment, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000, repeat_us}) {}
 
 PeerLinks::Settings RankContext::link_settings(uint64_t name) {
     return {.identity = identity(),
@@ -31,7 +33,7 @@ PeerLinks::Settings RankContext::link_settings(uint64_t name) {
 
 void RankContext::watch(const Limit& limit) {
     const int64_t timeout_ms = limit.timeout_ms < 0 ? options.timeout_ms : limit.timeout_ms;
-    watchdog.limit({options.warn_ms * 1000, timeout_ms * 1000},
+    watchdog.limit({options.warn_ms * 1000, timeout_ms * 1000, repeat_us},
                    limit.timeout_ms < 0 ? "WEFT_TIMEOUT_MS" : limit.set_by);
 }
 

@@ -73,6 +73,7 @@ struct RankContext {
     std::unique_ptr<FlagBlock> flag_block;
     Planner planner;
     Waiting waiting;
+    const int64_t repeat_us;  // as in WatchdogLimits
     Watchdog watchdog;
     uint64_t sequence = 0;
     ChildNumbers children;

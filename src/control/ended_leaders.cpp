@@ -1,6 +1,7 @@
 #include "src/control/ended_leaders.hpp"
 
-#include "src/base/clock.hpp"
+#include <utility>
+
 #include "src/control/rank_table.hpp"
 #include "src/segment/first_cause.hpp"
 #include "src/segment/liveness.hpp"
@@ -42,17 +43,21 @@ Status EndedLeaders::failure(int leader, int rank, int other, bool connecting) c
         .about({.rank = leader, .peer = rank});
 }
 
-Status LeaderWatch::look(const Segment& segment, int rank, const std::vector<int>& missing, int64_t patience_us) {
+Status LeaderWatch::look(const Segment& segment, int rank, const std::vector<int>& missing, int64_t patience_us,
+                         int64_t now_us) {
     const EndedLeaders ended(segment);
+    std::map<int, int64_t> since;
+    Status found;
     for (const int other : missing) {
         const int leader = segment.local(other) || ended.none() ? -1 : ended.on_the_way_to(other);
         if (leader < 0) continue;
-        const int64_t now = now_us();
-        if (since_us_ == 0) since_us_ = now;
-        return now - since_us_ < patience_us ? ok() : ended.failure(leader, rank, other, true);
+        const auto before = since_us_.find(leader);
+        const int64_t since_us =
+            since.try_emplace(leader, before == since_us_.end() ? now_us : before->second).first->second;
+        if (found && now_us - since_us >= patience_us) found = ended.failure(leader, rank, other, true);
     }
-    since_us_ = 0;
-    return ok();
+    since_us_ = std::move(since);
+    return found;
 }
 
 }  // namespace weft::internal

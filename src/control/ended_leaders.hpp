@@ -30,11 +30,11 @@ class EndedLeaders {
 // Looks, again and again, whether the connection info of missing ranks can still come. For one thread.
 class LeaderWatch {
   public:
-    // host.lost, after this patience: info that a leader forwarded before its end may still be on its way.
-    Status look(const Segment& segment, int rank, const std::vector<int>& missing, int64_t patience_us);
+    // host.lost, after this patience with a leader: info that it forwarded before its end may still be on its way.
+    Status look(const Segment& segment, int rank, const std::vector<int>& missing, int64_t patience_us, int64_t now_us);
 
   private:
-    int64_t since_us_ = 0;  // a leader on the way to a missing rank has ended; 0: no
+    std::map<int, int64_t> since_us_;  // when look() found a leader on the way ended, by a rank of it
 };
 
 }  // namespace weft::internal

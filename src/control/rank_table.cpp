@@ -130,7 +130,9 @@ static NetworkFacts common_network(const std::vector<HostEntry>& hosts) {
             for (const RankEntry& member : host.members) {
                 const NetworkFacts* its = find_network(member.networks, network.mark);
                 all = all && its && its->speed.link == network.speed.link;
-                if (all && its->speed.mbps > 0 && (network.speed.mbps == 0 || its->speed.mbps < network.speed.mbps))
+                if (!all) continue;
+                network.speed.rails = std::min(network.speed.rails, its->speed.rails);
+                if (its->speed.mbps > 0 && (network.speed.mbps == 0 || its->speed.mbps < network.speed.mbps))
                     network.speed.mbps = its->speed.mbps;
             }
         if (all) return network;

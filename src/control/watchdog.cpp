@@ -17,13 +17,6 @@
 
 namespace weft::internal {
 
-namespace {
-
-// More than the retries of an RDMA device, 30 s by default, after which the device reports the cause itself.
-constexpr int64_t in_flight_us = 45'000'000;
-
-}  // namespace
-
 // The ranks of other hosts are alive: otherwise their loss would have been reported.
 std::string Watchdog::lost_packets() {
     const std::string lost = net::lost_packets_of_process();
@@ -92,7 +85,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     // still missing at the next check will never come.
     if (report && report->finished >= sequence) {
         // Data on a network may be in flight for long.
-        if (!segment_->local(other) && silence_us < in_flight_us) return ok();
+        if (!segment_->local(other) && silence_us < limits_.in_flight_us()) return ok();
         if (!finished_.contains(other)) return finished_.insert(other), ok();
         return fail(error::mismatch_call,
                     "{} finished operation {}{} without the data that rank {} waits for in {}; every rank must make "

@@ -1,6 +1,7 @@
 // watchdog.hpp: checks the other ranks while a rank waits for long: dead ranks, ranks that have left or made another
 // call, and late ranks. Reads shared memory and, for living ranks, the kernel; never on the hot path.
 #pragma once
+#include <algorithm>
 #include <functional>
 
 #include "src/base/rank_set.hpp"
@@ -12,6 +13,11 @@ namespace weft::internal {
 struct WatchdogLimits {
     int64_t warn_us = 0;     // 0: never
     int64_t timeout_us = 0;  // 0: never
+    int64_t repeat_us =
+        0;  // for so long a network device repeats data before it reports a failure (Transport::repeat_us())
+
+    // The age at which data of a remote rank that has finished its call will not come any more. A device reports before.
+    int64_t in_flight_us() const { return std::max<int64_t>(45'000'000, repeat_us + repeat_us / 2); }
 };
 
 // Thread-bound to the waiting rank.

@@ -32,7 +32,7 @@ Chooser::Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> 
                        : network_link_costs(facts.ranks_per_core, facts.link_mbps, cma, facts.machines == 1);
     if (!group.one_host()) {
         if (const NetworkKind* kind = network_kind_of(facts.network.speed))
-            costs_.links = over_network(std::move(costs_.links), *kind, facts.network.speed.mbps);
+            costs_.links = over_network(std::move(costs_.links), *kind, link_mbps(*kind, facts.network.speed));
         if (const Transport* transport = registry::transport_of(facts.network.mark)) costs_.network = transport->name;
     }
     preferences_ = {{agreed.algo, int(agreed.channels)}};

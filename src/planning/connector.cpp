@@ -160,9 +160,10 @@ Result<const Transport*> Connector::transport_to(const ConnectionOptions& option
     const Networks &own = segment_->rank_info(rank_).networks, &peers = segment_->rank_info(options.peer).networks;
     const Transport* const agreed = registry::agreed_transport(*segment_, rank_, options.peer);
     for (const Transport* transport : registry::transports()) {
-        std::string why = !allowed.admits(transport->name)                   ? "excluded by WEFT_TRANSPORTS"
-                          : transport->network() != 0 && transport != agreed ? "the ranks have not agreed on it"
-                                                                             : transport->can_connect(options);
+        std::string why = !allowed.admits(transport->name) ? "excluded by WEFT_TRANSPORTS"
+                          : transport->networks()[0].network != 0 && transport != agreed
+                              ? "the ranks have not agreed on it"
+                              : transport->can_connect(options);
         if (why.empty()) {
             const bool peer_has_none = peers == Networks{};
             if (!options.host && !agreed && !(own == Networks{} && peer_has_none))

@@ -10,7 +10,8 @@ enum class LinkClass : uint16_t { unknown, infiniband, roce };
 
 struct NetworkSpeed {
     LinkClass link = LinkClass::unknown;
-    int32_t mbps = 0;  // line rate of the slowest port; 0: unknown
+    int32_t mbps = 0;   // of the slowest port: its line rate, or its share of a bus; 0: unknown
+    int32_t rails = 1;  // ports that carry the messages of two ranks at once
     bool operator==(const NetworkSpeed&) const = default;
 };
 

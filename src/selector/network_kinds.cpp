@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace weft::internal {
 
 namespace {
@@ -66,6 +68,10 @@ const NetworkKind& network_kind_of(bool infiniband, int64_t mbps) {
 const NetworkKind* network_kind_of(const NetworkSpeed& speed) {
     if (speed.link == LinkClass::unknown) return nullptr;
     return &network_kind_of(speed.link == LinkClass::infiniband, speed.mbps);
+}
+
+int64_t link_mbps(const NetworkKind& kind, const NetworkSpeed& speed) {
+    return int64_t(speed.mbps > 0 ? speed.mbps : kind.mbps) * std::max(1, speed.rails);
 }
 
 LinkCosts over_network(LinkCosts costs, const NetworkKind& kind, int64_t mbps) {

@@ -33,7 +33,10 @@ const NetworkKind& network_kind_of(bool infiniband, int64_t mbps);
 // Null: the costs of TCP apply.
 const NetworkKind* network_kind_of(const NetworkSpeed& speed);
 
-// The costs with this network between the hosts. `mbps`: of each port, if it is not the kind's line rate; 0: it is.
+// Of a link, whose ports carry messages at once.
+int64_t link_mbps(const NetworkKind& kind, const NetworkSpeed& speed);
+
+// The costs with this network between the hosts. `mbps`: of a link, if it is not the kind's line rate; 0: it is.
 LinkCosts over_network(LinkCosts costs, const NetworkKind& kind, int64_t mbps = 0);
 
 }  // namespace weft::internal

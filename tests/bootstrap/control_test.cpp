@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include "src/control/ended_leaders.hpp"
+#include "src/control/watchdog.hpp"
 #include "src/segment/failure_record.hpp"
 #include "tests/bootstrap/leaders.hpp"
 #include "tests/error.hpp"
@@ -114,6 +116,54 @@ TEST_CASE("an entry without a route is reported, though the leader that got it h
         CHECK_THAT(FailureRecord(hosts[below]).status().sentence(),
                    Catch::Contains("rank 2 ") && Catch::Contains(" node0"));
     }
+}
+
+TEST_CASE("connection info is awaited for a while after the end of each leader on its way", "[control]") {
+    Hosts hosts(4);
+    REQUIRE(hosts.met());
+    Segment& group = hosts[1];
+    const auto end = [&](int leader) {
+        REQUIRE(group.back_rows(leader, 1));
+        group.rank_info(leader).pid = group.host_info(leader).leader;
+        group.row(leader).remote.leader_ended = 1;
+    };
+    LeaderWatch watch;
+    const auto look = [&](const std::vector<int>& missing, int64_t now_us) {
+        return watch.look(group, 1, missing, 500, now_us);
+    };
+    CHECK(look({2, 3}, 900).ok());
+    end(2);
+    CHECK(look({2, 3}, 1'000).ok());
+    end(3);
+    CHECK(look({2, 3}, 1'400).ok());
+    CHECK_ERROR(look({2, 3}, 1'500), "host.lost", 2, 1);
+    // The info of rank 2 has come, so that only the other leader's time counts.
+    CHECK(look({3}, 1'899).ok());
+    CHECK_ERROR(look({3}, 1'900), "host.lost", 3, 1);
+    // Of a leader that nobody waits for no time passes.
+    CHECK(look({2}, 2'000).ok());
+    CHECK(look({2}, 2'499).ok());
+}
+
+TEST_CASE("data of a remote rank that has finished its call may come as long as a device repeats it", "[control]") {
+    const auto [repeat_us, in_flight_us] =
+        GENERATE(table<int64_t, int64_t>({{0, 45'000'000}, {10'000'000, 45'000'000}, {60'000'000, 90'000'000}}));
+    Hosts hosts(2);
+    REQUIRE(hosts.met());
+    REQUIRE(hosts[0].back_rows(1, 1));
+    for (const int host : {0, 1}) {
+        hosts[host].row(1).position.enter(1, some_operation());
+        hosts[host].row(1).position.finish(1);
+    }
+    RankSet missing;
+    missing.insert(1);
+    Watchdog watchdog(hosts[0], 0, "", {.repeat_us = repeat_us});
+    const auto look = [&](int64_t silence_us) {
+        return watchdog.look(missing, 1, some_operation(), silence_us, false);
+    };
+    for (int turn = 0; turn < 3; ++turn) CHECK(look(in_flight_us - 1).ok());
+    CHECK(look(in_flight_us).ok());  // it may have come since the rank last polled
+    CHECK_ERROR(look(in_flight_us + 1), "mismatch.call", 1, 0);
 }
 
 TEST_CASE("the end of a process waits for ranks in a call that its own ranks have finished", "[control]") {

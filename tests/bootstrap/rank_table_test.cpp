@@ -49,6 +49,11 @@ TEST_CASE("the network of a job is the first one of rank 0 that all ranks reach,
     CHECK(network_of({{fast}, {fast}}) == fast);
     CHECK(network_of({{fast}, {slow}, {fast}, {silent}}) == slow);
     CHECK(network_of({{silent}, {silent}}) == silent);
+    // A link has as many rails as both of its ends.
+    const NetworkFacts two_rails{1, {LinkClass::infiniband, 200'000, 2}},
+        four_rails{1, {LinkClass::infiniband, 400'000, 4}};
+    CHECK(network_of({{two_rails}, {four_rails}}) == two_rails);
+    CHECK(network_of({{four_rails}, {slow}}) == slow);
     CHECK(network_of({{plugin, fast}, {fast}}) == fast);
     CHECK(network_of({{plugin, fast}, {fast, plugin}}) == plugin);
     CHECK(network_of({{fast, other}, {other}, {fast, other}}) == other);

@@ -426,16 +426,17 @@ TEST_CASE("two ranks use the first network of the lower one that the other has, 
     CHECK(registry::agreed_transport({}, {}) == nullptr);
     const Networks all = registry::own_networks();
     size_t count = 0;
-    for (const Transport* transport : registry::transports()) {
-        if (transport->network() == 0 || !transport->available().empty()) continue;
-        const NetworkFacts own = all[count++], other{uint16_t(own.mark ^ 1), {}};
-        CHECK(registry::transport_of(own.mark) == transport);
-        CHECK(registry::agreed_transport({own}, {own}) == transport);
-        CHECK(registry::agreed_transport({other, own}, {own}) == transport);
-        CHECK(registry::agreed_transport({own}, {other}) == nullptr);
-        CHECK(registry::agreed_transport({}, {own}) == nullptr);
-        CHECK(own.speed == transport->speed());
-    }
+    for (const Transport* transport : registry::transports())
+        for (const Reached& reached : transport->networks()) {
+            if (reached.network == 0 || !transport->available().empty()) continue;
+            const NetworkFacts own = all[count++], other{uint16_t(own.mark ^ 1), {}};
+            CHECK(registry::transport_of(own.mark) == transport);
+            CHECK(registry::agreed_transport({own}, {own}) == transport);
+            CHECK(registry::agreed_transport({other, own}, {own}) == transport);
+            CHECK(registry::agreed_transport({own}, {other}) == nullptr);
+            CHECK(registry::agreed_transport({}, {own}) == nullptr);
+            CHECK(own.speed == reached.speed);
+        }
     for (; count < all.size(); ++count) CHECK(all[count].mark == 0);
 }
 

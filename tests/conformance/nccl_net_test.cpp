@@ -67,6 +67,15 @@ struct Toy {
     ~Toy() { unsetenv("TOY_NET"); }
 };
 
+using Count = int (*)();
+Count function_of_toy(const char* name) {
+    void* const plugin = dlopen(options().nccl_net_plugin.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(plugin);
+    const auto found = reinterpret_cast<Count>(dlsym(plugin, name));
+    REQUIRE(found);
+    return found;
+}
+
 constexpr int given_depth = 3;
 constexpr size_t given_bytes = 3000;
 
@@ -76,14 +85,14 @@ struct Given {
                                        std::vector<std::byte>(given_depth* given_bytes)};
     std::unique_ptr<RegisteredMemory> memory[2];
 
-    Given(RangeKind kind, bool by_dma_buf = false) {
+    Given(RangeKind kind, bool by_dma_buf = false, int device = 0) {
         for (int end = 0; end < 2; ++end) {
             // The transport keeps its own descriptor.
             const Fd dma_buf = by_dma_buf ? Fd::open("/dev/null", O_RDONLY) : Fd();
             memory[end] = must(nccl_net_row().register_memory({.data = slots[end].data(),
                                                                .bytes = slots[end].size(),
                                                                .kind = kind,
-                                                               .device = 0,
+                                                               .device = device,
                                                                .dma_buf = dma_buf.number()}));
         }
     }
@@ -182,25 +191,97 @@ TEST_CASE("posted messages whose memory a plugin refuses to register are copied"
     }
 }
 
+// The copy is made when the receiver has a target, so slots may be filled meanwhile.
+TEST_CASE("the copy of a posted message takes no slot that the caller fills", "[nccl_net]") {
+    const Toy toy("refuse_second");
+    const bool given_slots = GENERATE(false, true);
+    INFO(given_slots);
+    Given given(RangeKind::pinned);
+    Connection connection(nccl_net_row(), given_depth, given_bytes, 0, given_slots ? given.of_ends() : GivenSlots());
+    std::vector<std::byte> user(given_bytes);
+    const auto memory = must(nccl_net_row().register_memory({.data = user.data(), .bytes = user.size()}));
+    const auto message = [](uint64_t number) { return SlotInfo{given_bytes, number, uint32_t(number * 7)}; };
+    // The first range after the headers, which the toy refuses.
+    REQUIRE(eventually([&] { return must(connection.sender->post(user.data(), memory.get(), message(0))); }));
+    if (given_slots)
+        // Message 3 has the slot that message 0 did not need.
+        for (const int number : {1, 2, 3})
+            std::fill_n(given.slots[1].begin() + ptrdiff_t(number % given_depth * given_bytes), given_bytes,
+                        std::byte(number));
+    const Slot own = must(connection.sender->acquire());
+    REQUIRE(own);
+    if (!given_slots) std::fill_n(own.data, given_bytes, std::byte(1));
+    REQUIRE(connection.arrives(0, given_bytes));
+    REQUIRE(connection.sender->publish(message(1)).ok());
+    REQUIRE(connection.arrives(1, given_bytes));
+    for (const uint64_t number : {2, 3}) {
+        Slot slot;
+        REQUIRE(eventually([&] { return slot = must(connection.sender->acquire()), bool(slot); }));
+        if (!given_slots) std::fill_n(slot.data, given_bytes, std::byte(number));
+        REQUIRE(connection.sender->publish(message(number)).ok());
+        REQUIRE(connection.arrives(number, given_bytes));
+    }
+}
+
 TEST_CASE("a plugin that refuses device memory, or does not connect to itself, cannot use it", "[nccl_net]") {
-    const auto [behaviour, reason] =
-        GENERATE(table<std::string, std::string>({{"refuse_device", "the peer memory module is missing"},
-                                                  {"listen", "no port is left"},
-                                                  {"connect", "ncclRemoteError"},
-                                                  {"never", "not ready after 1 s"}}));
+    // A GPU each, because an answer serves all ranges of a GPU.
+    const auto [behaviour, gpu, reason] =
+        GENERATE(table<std::string, int, std::string>({{"refuse_device", 1, "the peer memory module is missing"},
+                                                       {"listen", 2, "no port is left"},
+                                                       {"connect", 3, "ncclRemoteError"},
+                                                       {"never", 4, "not ready after 1 s"}}));
     const Toy toy(behaviour);
     std::vector<std::byte> bytes(4096);
     auto made = nccl_net_row().register_memory(
-        {.data = bytes.data(), .bytes = bytes.size(), .kind = RangeKind::device, .device = 0});
+        {.data = bytes.data(), .bytes = bytes.size(), .kind = RangeKind::device, .device = gpu});
     CHECK_ERROR(made, "transport.broken");
     CHECK_THAT(made.status().sentence(), Catch::Contains(reason));
 }
 
+TEST_CASE("one trial of each NIC serves all ranges of a GPU", "[nccl_net]") {
+    const auto listens = function_of_toy("toy_net_listens");
+    const Fd dma_buf = Fd::open("/dev/null", O_RDONLY);
+    std::vector<std::byte> bytes(4096);
+    // The trials for this range.
+    const auto trials = [&](int gpu, size_t size, bool by_dma_buf = false) {
+        const int before = listens();
+        (void)nccl_net_row().register_memory({.data = bytes.data(),
+                                              .bytes = size,
+                                              .kind = RangeKind::device,
+                                              .device = gpu,
+                                              .dma_buf = by_dma_buf ? dma_buf.number() : -1});
+        return listens() - before;
+    };
+    CHECK(trials(5, 2000) == 2);
+    CHECK(trials(5, 2000) == 0);
+    CHECK(trials(5, 100) == 0);
+    CHECK(trials(5, 4096) == 2);
+    CHECK(trials(6, 100) == 2);
+    CHECK(trials(5, 100, true) == 2);
+    CHECK(trials(5, 100, true) == 0);
+    const Toy toy("refuse_device");
+    CHECK(trials(5, 4000) == 0);
+    CHECK(trials(7, 2000) == 2);
+    CHECK(trials(7, 3000) == 0);
+    CHECK(trials(7, 1000) == 2);
+}
+
+TEST_CASE("a NIC that refuses the memory of a GPU leaves it to the other NICs", "[nccl_net]") {
+    const Toy toy("refuse_device0");
+    Capture log(stderr);  // WEFT_DEBUG is INFO
+    {
+        Given given(RangeKind::device, false, 8);
+        Connection connection(nccl_net_row(), given_depth, given_bytes, 0, given.of_ends());
+        exchange_all_sizes(connection);
+    }
+    const std::string said = log.end();
+    INFO(said);
+    CHECK_THAT(said, Catch::Contains("toy0 does not serve the memory of device 8") &&
+                         Catch::Contains("the NIC is behind another switch") && !Catch::Contains("toy1 does not"));
+}
+
 TEST_CASE("a comm is closed without requests", "[nccl_net]") {
-    void* const plugin = dlopen(options().nccl_net_plugin.c_str(), RTLD_NOW | RTLD_NOLOAD);
-    REQUIRE(plugin);
-    const auto unclean_closes = reinterpret_cast<int (*)()>(dlsym(plugin, "toy_net_unclean_closes"));
-    REQUIRE(unclean_closes);
+    const auto unclean_closes = function_of_toy("toy_net_unclean_closes");
     const int before = unclean_closes();
     for (const uint64_t count : {1, 2, 7}) {
         Connection connection(nccl_net_row(), 3, 200);

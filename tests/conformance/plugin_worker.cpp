@@ -1,6 +1,8 @@
 // plugin_worker.cpp: one rank of plugin_test: some collectives and messages, compared with serial results. It prints
 // `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin, or with RDMA.
-// WRONG_RANK is the only rank that keeps WEFT_IB_DEVICES. KILLED_RANK kills itself after the first calls.
+// WRONG_RANK is the only rank that keeps WEFT_IB_DEVICES. KILLED_RANK kills itself after the first calls. WINDOWS is the
+// number of windows that come after them, one after the other in the same memory. It prints whether the memory is whole.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +23,41 @@ static void must(weftResult_t result, weftComm_t comm) {
 
 static float value_of(int of_rank, size_t index) {
     return float((unsigned(of_rank) * 7919u + unsigned(index) * 31u) % 1000u);
+}
+
+// Each rank puts into the next one's memory, and the windows take two buffers in turns.
+static void put_into_windows(weftComm_t comm, int ranks, int windows) {
+    constexpr size_t count = 4000;
+    std::vector<float> memory[2] = {std::vector<float>(count), std::vector<float>(count)}, source(count);
+    const int left = (rank + ranks - 1) % ranks;
+    weftWindow_t window = nullptr;
+    const weftWaitSignalDesc_t from_left = {1, left, 0, 0};
+    // Of a window: all elements are of this number.
+    const auto holds = [&](int number) {
+        return std::all_of(memory[number % 2].begin(), memory[number % 2].end(),
+                           [&](float each) { return each == value_of(left, size_t(number)); });
+    };
+    for (int number = 0; number < windows; ++number) {
+        std::fill(source.begin(), source.end(), value_of(rank, size_t(number)));
+        weftResult_t result =
+            weftCommWindowRegister(comm, memory[number % 2].data(), count * sizeof(float), &window, 0);
+        if (result == weftSuccess)
+            result =
+                weftPutSignal(source.data(), count, weftFloat32, (rank + 1) % ranks, window, 0, 0, 0, 0, comm, nullptr);
+        if (result == weftSuccess) result = weftWaitSignal(1, &from_left, comm, nullptr);
+        if (result == weftSuccess && !holds(number)) printf("rank %d: memory is damaged\n", rank);
+        if (result == weftSuccess) result = weftCommWindowDeregister(comm, window);
+        if (result != weftSuccess) {
+            // Of a put that failed there may be a part; the other buffer has what came before.
+            printf("rank %d: memory is %s\n", rank, number == 0 || holds(number - 1) ? "whole" : "damaged");
+            must(result, comm);
+        }
+    }
+    const weftResult_t ended = weftPut(source.data(), count, weftFloat32, (rank + 1) % ranks, window, 0, comm, nullptr);
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    (void)weftGetLastErrorInfo(comm, &info);
+    printf("rank %d: ended window: %s\n", rank, ended == weftSuccess ? "no error" : info.id);
+    printf("rank %d: memory is %s\n", rank, holds(windows - 1) && holds(windows - 2) ? "whole" : "damaged");
 }
 
 int main() {
@@ -61,6 +98,7 @@ int main() {
         for (size_t i = 0; i < count; ++i) right = right && got[i] == value_of((rank + ranks - 1) % ranks, i);
         if (killed && atoi(killed) == rank) raise(SIGKILL);
     }
+    if (const char* windows = getenv("WINDOWS")) put_into_windows(comm, ranks, atoi(windows));
     must(weftCommDestroy(comm), nullptr);
     printf("rank %d: %s\n", rank, right ? "ok" : "wrong data");
 }

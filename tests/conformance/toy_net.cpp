@@ -41,6 +41,7 @@ void require(bool holds, const char* rule) {
 }
 
 std::atomic<int> unclean_closes{0};  // of comms with requests
+std::atomic<int> listens{0};
 
 struct Registration {
     std::byte* data;
@@ -67,6 +68,7 @@ struct Request {
 };
 struct Comm {
     int fd = -1;
+    int device = 0;
     bool sends = false;
     std::atomic<bool> busy{false};
     std::set<Registration*> registered;
@@ -88,6 +90,7 @@ struct Use {
 };
 struct Listening {
     int fd;
+    int device;
     int turns = 0;
 };
 struct Handle {
@@ -108,7 +111,8 @@ abi::Answer devices(int* count) {
     *count = does("none") ? 0 : 2;
     return abi::success;
 }
-abi::Answer listen_at(int, void* memory, void** listening) {
+abi::Answer listen_at(int device, void* memory, void** listening) {
+    ++listens;
     if (does("listen")) return warn(system_error, "no port is left");
     static std::atomic<int> number{0};
     auto* handle = static_cast<Handle*>(memory);
@@ -119,10 +123,10 @@ abi::Answer listen_at(int, void* memory, void** listening) {
     const sockaddr_un address = address_of(handle->name, &bytes);
     if (bind(fd, reinterpret_cast<const sockaddr*>(&address), bytes) != 0 || listen(fd, 8) != 0)
         return warn(system_error, strerror(errno));
-    *listening = new Listening{fd};
+    *listening = new Listening{fd, device};
     return abi::success;
 }
-abi::Answer connect_to(int, void* memory, void** sending, void** in_kernels) {
+abi::Answer connect_to(int device, void* memory, void** sending, void** in_kernels) {
     require(*in_kernels == nullptr, "the handle for kernels is null at first");
     auto* handle = static_cast<Handle*>(memory);
     *sending = nullptr;
@@ -138,6 +142,7 @@ abi::Answer connect_to(int, void* memory, void** sending, void** in_kernels) {
     }
     auto* comm = new Comm;
     comm->fd = fd;
+    comm->device = device;
     comm->sends = true;
     *sending = comm;
     return abi::success;
@@ -150,6 +155,7 @@ abi::Answer accept_from(void* memory, void** receiving, void**) {
     if (fd < 0) return errno == EAGAIN ? abi::success : warn(system_error, strerror(errno));
     auto* comm = new Comm;
     comm->fd = fd;
+    comm->device = listening->device;
     *receiving = comm;
     return abi::success;
 }
@@ -159,6 +165,8 @@ abi::Answer reg(void* memory, void* data, size_t bytes, int type, void** handle)
     if (does("refuse_device") && type == abi::cuda_pointer)
         return warn(system_error, "the peer memory module is missing");
     auto* comm = static_cast<Comm*>(memory);
+    if (type == abi::cuda_pointer && comm->device == 0 && does("refuse_device0"))
+        return warn(system_error, "the NIC is behind another switch");
     if (++comm->registrations == 2 && does("refuse_second")) return warn(system_error, "the NIC's table is full");
     auto* registration = new Registration{static_cast<std::byte*>(data), bytes, type};
     comm->registered.insert(registration);
@@ -437,6 +445,8 @@ Functions filled() {
 extern "C" {
 [[gnu::visibility("default")]] int toy_net_unclean_closes();
 int toy_net_unclean_closes() { return unclean_closes; }
+[[gnu::visibility("default")]] int toy_net_listens();
+int toy_net_listens() { return listens; }
 [[gnu::visibility("default")]] extern const Functions TOY_SYMBOL(TOY_VERSION);
 const Functions TOY_SYMBOL(TOY_VERSION) = filled();
 }

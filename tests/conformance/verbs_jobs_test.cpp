@@ -1,4 +1,5 @@
 // verbs_jobs_test.cpp: jobs of several simulated hosts over the fake libibverbs, with RDMA missing or failing, too.
+#include <cstring>
 #include <string>
 
 #include "tests/catch.hpp"
@@ -52,6 +53,15 @@ TEST_CASE("the choice of an algorithm counts with the costs of RDMA, and its log
     INFO(fast.log << slow.log);
     CHECK_THAT(choices(fast), Catch::Contains(" over verbs, "));
     CHECK_THAT(choices(slow), Catch::Contains(" over tcp, "));
+    // Two rails have half the time of a byte on the network; copies take as long as before.
+    const VerbsJob rails = verbs_job(2, {"WEFT_IB_RAILS=2"});
+    INFO(rails.log);
+    const auto predicted_us = [](const VerbsJob& job) {
+        const size_t at = job.log.find(" over verbs, ", job.log.find("all_reduce of 300007 float, sum"));
+        REQUIRE(at != std::string::npos);
+        return std::stod(job.log.substr(at + strlen(" over verbs, ")));
+    };
+    CHECK(predicted_us(rails) < 0.98 * predicted_us(fast));
     // A rank without RDMA: all count with TCP.
     CHECK_THAT(choices(verbs_job(3, {"ONLY_RANK=1"})), Catch::Contains(" over tcp, "));
 }
@@ -75,6 +85,24 @@ TEST_CASE("hosts of different networks use tcp, and a warning says why", "[verbs
     CHECK_THAT(done.log, Catch::Contains("WARN") && Catch::Contains("over tcp, because") &&
                              Catch::Contains("this rank does not have the transports of that one"));
     CHECK_THAT(done.log, !Catch::Contains("over verbs, channel"));
+}
+
+TEST_CASE("hosts that prefer different link layers use one that both have", "[verbs]") {
+    const auto infiniband = [](const std::string& device, const std::string& last) {
+        return "layer " + device + " 1; no_gids " + device + "; gid " + device +
+               " 0 fe80:0000:0000:0000:0000:00ff:fe00:" + last + " 0 0";
+    };
+    const auto [all, odd, lid] = GENERATE_COPY(table<std::string, std::string, bool>({
+        // The slower ports of both layers are as fast.
+        {infiniband("fake1", "0001") + "; speed fake1 2 32", infiniband("fake1", "0002") + "; speed fake0 2 32", true},
+        {infiniband("fake1", "0001"), "hold 1", false},  // RoCE only
+        {infiniband("fake1", "0001"), infiniband("fake0", "0002") + "; port fake1 down", true},
+    }));
+    const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=" + all, "ODD_RANK=1", "ODD_WORLD=" + odd});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && !Catch::Contains("over tcp, channel"));
+    CHECK((done.log.find(" LID ") != std::string::npos) == lid);
 }
 
 TEST_CASE("of hosts with ports of InfiniBand and RoCE all use the faster ones", "[verbs]") {
@@ -163,6 +191,24 @@ TEST_CASE("without another queue pair, a request that fails is an error on every
     CHECK(done.count("\nrank 1: ") == 1);
     CHECK(done.count(": ok") == 0);
     CHECK_THAT(done.said, Catch::Contains("verbs.completion"));
+}
+
+TEST_CASE("windows that are registered again get the puts of their own time only", "[verbs]") {
+    const VerbsJob good = verbs_job(2, {"WINDOWS=8"});
+    INFO(good.said << good.log);
+    CHECK(good.count(": ok") == 2);
+    CHECK(good.count(": memory is whole") == 2);
+    CHECK(good.count("damaged") == 0);
+    CHECK(good.count(": ended window: argument.handle") == 2);
+    // A put with the key of an earlier window, whose memory is registered again, too.
+    const VerbsJob old = verbs_job(2, {"WINDOWS=8", "ODD_RANK=1", "ODD_WORLD=old_key 3"});
+    INFO(old.said << old.log);
+    CHECK(old.count(": ok") == 0);
+    for (const char* rank : {"\nrank 0: verbs.completion: ", "\nrank 1: verbs.completion: "})
+        CHECK(old.count(rank) == 1);
+    CHECK_THAT(old.log, Catch::Contains("got a request without access rights"));
+    CHECK(old.count(": memory is whole") == 2);
+    CHECK(old.count("damaged") == 0);
 }
 
 TEST_CASE("weft rdma-check tests and measures RDMA between two hosts, and provokes failures", "[verbs]") {

@@ -123,6 +123,35 @@ TEST_CASE("each generation of RDMA has costs, and a port has those of its genera
     CHECK(find_network_kind("edr")->latency_us == Approx(0.83).epsilon(0.25));
 }
 
+TEST_CASE("a link over several ports is as wide as all of them, and a short message is no faster", "[network]") {
+    for (const int32_t mbps : {400'000, 100'000, 0}) {
+        const auto costs = [&](int32_t rails) {
+            const NetworkSpeed speed{LinkClass::infiniband, mbps, rails};
+            const NetworkKind& kind = *network_kind_of(speed);
+            return over_network(network_link_costs(1, 0), kind, link_mbps(kind, speed));
+        };
+        INFO(mbps);
+        for (const int rails : {2, 4, 8}) {
+            CHECK(costs(rails).net_us_per_byte == Approx(costs(1).net_us_per_byte / rails));
+            CHECK(costs(rails).net_latency_us == costs(1).net_latency_us);
+        }
+    }
+    // The time of a long message between two hosts with a rank each.
+    Operation operation;
+    operation.collective = Collective::broadcast;
+    operation.type = weftInt8;
+    operation.count = 256 << 20;
+    const auto predicted_us = [&](int32_t rails) {
+        const NetworkSpeed speed{LinkClass::infiniband, 10'000, rails};
+        const NetworkKind& kind = *network_kind_of(speed);
+        LinkCosts costs = over_network(network_link_costs(1, 0), kind, link_mbps(kind, speed));
+        const auto choice = select(operation, layout_in_blocks(2, 2), costs, {}, registry::algorithms());
+        REQUIRE(choice);
+        return choice->predicted.us;
+    };
+    CHECK(predicted_us(2) / predicted_us(1) == Approx(0.5).margin(0.1));
+}
+
 TEST_CASE("predicted bandwidths of hosts with eight ports are near published ones", "[network]") {
     std::printf("%-9s %-9s %5s %9s %9s %6s  %s\n", "host", "network", "hosts", "published", "predicted", "ratio", "by");
     for (const Published& row : published) {

@@ -53,6 +53,7 @@ TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", 
         {{"ring", "--ranks", "4", "--host", "dgx"}, "[command.option] `dgx` does not exist; the kinds are dgx-a100"},
         {{"ring", "--ranks", "12"}, "[command.option] 12 ranks"},
         {{"ring", "--hosts", "2", "--network", "nd"}, "[command.option] `nd` does not exist; the networks are qdr"},
+        {{"ring", "--hosts", "2", "--rails", "2"}, "[command.option] --rails counts ports of RDMA devices"},
         {{"ring", "--ranks", "9", "--hosts", "2"}, "[command.option] 9 ranks"},
         {{"ring", "--ranks", "18", "--hosts", "2"}, "[command.option] a dgx-h100 has 8 devices, not 9"},
         {{"ring", "--ranks", "2", "--hosts", "3"}, "[command.option] 2 ranks"},
@@ -70,6 +71,17 @@ TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", 
         CHECK(outcome.exit_status == 2);
         CHECK_EXPECTED(PrintedError{outcome.err}, sentence);
     }
+}
+
+TEST_CASE("weft schedule simulate prices a link by its rails, up to the limit of a bus", "[schedule]") {
+    const auto us = [](std::vector<std::string> words) {
+        words.insert(words.begin(), {"ring", "-n", "2", "--hosts", "2", "--host", "dgx-h100", "-b", "1G", "--network",
+                                     "edr", "--channels", "16"});
+        return simulated(std::move(words))["us"].get<double>();
+    };
+    const double one = us({});
+    CHECK(us({"--rails", "2"}) / one == Approx(0.5).margin(0.05));
+    CHECK(us({"--rails", "2", "--set", "net_bytes_per_us=12075"}) == Approx(one).epsilon(0.01));
 }
 
 TEST_CASE("weft schedule simulate puts RDMA of a generation between hosts", "[schedule]") {

@@ -300,6 +300,9 @@ TEST_CASE("costs are explained for RDMA between the machines", "[info]") {
     const ProcessResult rdma = explain({"--hosts", "2", "--network", "ndr"}), tcp = explain({"--hosts", "2"});
     CHECK(rdma.status == 0);
     CHECK(rdma.output != tcp.output);
+    const ProcessResult rails = explain({"--hosts", "2", "--network", "ndr", "--rails", "2"});
+    CHECK(rails.status == 0);
+    CHECK(contains(explain({"--hosts", "2", "--rails", "2"}).error, "name their --network"));
     CHECK(contains(explain({"--network", "ndr"}).error, "--network is between machines"));
     CHECK(contains(explain({"--hosts", "2", "--network", "ib"}).error, "network `ib` does not exist; there are qdr"));
 }

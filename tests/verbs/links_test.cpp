@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <random>
 
+#include "src/registry.hpp"
 #include "tests/amount.hpp"
 #include "tests/open_descriptors.hpp"
 #include "tests/verbs/connections.hpp"
+#include "transports/verbs/devices.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -90,8 +92,35 @@ TEST_CASE("many connections of one link carry messages in both directions, and c
         }
     }
     // The devices stay open for the process.
-    CHECK(fake_verbs().objects() <= std::max(objects, 4));
+    CHECK(fake_verbs().objects() <= std::max(objects, 6));
     fake_verbs().run("reorder 1; hold 50; late 0");
+}
+
+TEST_CASE("the speed of a link is that of its rails, as far as the buses of their devices carry it", "[links]") {
+    const auto speed = [](std::vector<verbs::PortRate> ports, int rails) {
+        return verbs::speed_of_link(LinkClass::roce, ports, rails);
+    };
+    const auto expected = [](int32_t mbps, int32_t rails) { return NetworkSpeed{LinkClass::roce, mbps, rails}; };
+    const std::vector<verbs::PortRate> apart{{0, 400, 0}, {1, 400, 0}}, one_device{{0, 200, 252}, {0, 200, 252}};
+    CHECK(speed(apart, 1) == expected(400, 1));
+    CHECK(speed(apart, 2) == expected(400, 2));
+    CHECK(speed(apart, 8) == expected(400, 2));
+    CHECK(speed({{0, 400, 0}, {1, 100, 0}}, 2) == expected(100, 2));
+    CHECK(speed({{0, 0, 0}, {1, 100, 0}}, 1) == expected(100, 1));
+    CHECK(speed({{0, 0, 0}}, 1) == expected(0, 1));
+    // Two ports share a bus, and one alone has it.
+    CHECK(speed(one_device, 1) == expected(200, 1));
+    CHECK(speed(one_device, 2) == expected(126, 2));
+    CHECK(speed({{0, 200, 1'000}, {0, 200, 1'000}}, 2) == expected(200, 2));
+    CHECK(speed({{0, 200, 252}, {0, 200, 252}, {1, 200, 252}, {1, 200, 252}}, 3) == expected((126 + 126 + 200) / 3, 3));
+}
+
+TEST_CASE("the watchdog learns how long devices repeat a message", "[links]") {
+    verbs::Settings settings = quick_settings();
+    settings.path.timeout = 22;
+    settings.path.retries = 7;
+    const WithSettings held(settings);
+    CHECK(registry::longest_repeat_us() == 8 * 17'179'869);
 }
 
 TEST_CASE("communicators that come and go leave no memory, descriptors or objects", "[links]") {
@@ -249,7 +278,7 @@ TEST_CASE("a call of the library that fails is an error on both ranks, at every 
     }
     fake_verbs().run("no_failures");
     // A thread that connects queue pairs may still have them.
-    CHECK(eventually([&] { return fake_verbs().objects() <= std::max(objects, 4); }));
+    CHECK(eventually([&] { return fake_verbs().objects() <= std::max(objects, 6); }));
     fake_verbs().run("reorder 1");
 }
 
@@ -333,14 +362,45 @@ TEST_CASE("a port without the wanted GID or partition key is an error before a l
 
 TEST_CASE("the network has a name if a port is active, and none is announced otherwise", "[links]") {
     CHECK(verbs_transport().available() == "");
-    const uint32_t network = verbs_transport().network();
+    const uint32_t network = verbs_transport().networks()[0].network;
     CHECK(network != 0);
+    const Networks announced = registry::own_networks();
+    REQUIRE(registry::transport_of(announced[0].mark) == &verbs_transport());
     CHECK(verbs_transport().rails().size() == 2);
     fake_verbs().run("port fake0 down; port fake1 down");
     CHECK_THAT(verbs_transport().available(), Catch::Contains("the port is DOWN"));
-    CHECK(verbs_transport().network() != 0);
+    CHECK(verbs_transport().networks()[0].network != 0);
+    CHECK(registry::own_networks() == Networks{});
+    // Ranks that have met keep to what they agreed on then.
+    CHECK(registry::transport_of(announced[0].mark) == &verbs_transport());
     fake_verbs().run("port fake0 up; port fake1 up");
-    CHECK(verbs_transport().network() == network);
+    CHECK(verbs_transport().networks()[0].network == network);
+}
+
+TEST_CASE("hosts with two link layers announce both, and a link uses one that has ports at both ends", "[links]") {
+    fake_verbs().run("layer fake1 1; no_gids fake1; gid fake1 0 fe80:0000:0000:0000:0000:00ff:fe00:0001 0 0");
+    {
+        const WithSettings held(quick_settings(""));
+        CHECK(verbs_transport().networks().size() == 2);
+        const auto carries = [&](const char* device) {
+            const unsigned long before = fake_verbs().count(device);
+            const TwoRanks ranks;
+            Line line = ranks.line(0, 2, 500);
+            REQUIRE(line.failure.ok());
+            REQUIRE(eventually([&] { return line.send(); }));
+            REQUIRE(eventually([&] { return line.arrives(); }));
+            return fake_verbs().count(device) > before;
+        };
+        CHECK(carries("fake1"));  // as fast
+        fake_verbs().run("port fake1 down");
+        CHECK(carries("fake0"));
+        fake_verbs().run("port fake1 up; speed fake1 2 32");
+        CHECK(carries("fake0"));
+    }
+    fake_verbs().run(
+        "layer fake1 2; speed fake1 2 128; no_gids fake1;"
+        "gid fake1 2 0000:0000:0000:0000:0000:ffff:0a4d:0101 1 1; gid fake1 3 0000:0000:0000:0000:0000:ffff:0a4d:0101 "
+        "2 1");
 }
 
 }  // namespace weft::internal::test

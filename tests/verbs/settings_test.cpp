@@ -62,6 +62,7 @@ TEST_CASE("RDMA options become settings, and what is unset follows from the link
     CHECK(standard->path_with(1).timeout == 20);
     CHECK(standard->path_with(2).timeout == 17);
     CHECK(standard->path_with(1).retries == 6);
+    CHECK(standard->path_with(1).repeat_us() == 7 * 4'294'967);
     CHECK(standard->pairs_on(link_infiniband) == 1);
     CHECK(standard->pairs_on(link_ethernet) == 2);
     CHECK(standard->adaptive_routing.on(link_infiniband));
@@ -151,19 +152,23 @@ TEST_CASE("every port is reported with its facts, and with the reason if it is n
     IbReport report = report_of("port b:2 down; layer a 1; speed a 2 64; mtu b 3; grh a 1", all);
     CHECK(report.status.ok());
     CHECK(report.why_not.empty());
-    const std::string layers = "this host has ports of two link layers, and uses those of ";
-    const std::string chooses = " (WEFT_IB_DEVICES chooses others)";
-    CHECK(reasons(report) == std::map<std::string, std::string>{
-                                 {"a:1", layers + "RoCE" + chooses}, {"b:1", ""}, {"b:2", "the port is DOWN"}});
+    const auto prefers = [](const std::string& layer) {
+        return "this host has ports of two link layers, and prefers those of " + layer +
+               " (WEFT_IB_DEVICES chooses others)";
+    };
+    CHECK(reasons(report) == std::map<std::string, std::string>{{"a:1", ""}, {"b:1", ""}, {"b:2", "the port is DOWN"}});
+    CHECK(preferred_link_layer(report.ports) == link_ethernet);
+    CHECK(report.ports[0].notes.back() == prefers("RoCE"));
     CHECK(report.ports[0].summary() == "InfiniBand, LID 1, 200 Gb/s, MTU 4096, 4 GIDs, GRH required");
     CHECK(report.ports[1].summary() == "RoCE, 400 Gb/s, MTU 1024, 4 GIDs");
     REQUIRE(report.ports[1].notes.size() >= 1);
     CHECK(report.ports[1].notes[0] == "its active MTU is 1024: set the MTU of its network device to 4200 or more");
 
     report = report_of("layer a 1", with([](Options& options) { options.ib_devices = "a,b:2"; }));  // as fast
-    CHECK(reasons(report) == std::map<std::string, std::string>{{"a:1", ""},
-                                                                {"b:1", "WEFT_IB_DEVICES leaves it out"},
-                                                                {"b:2", layers + "InfiniBand" + chooses}});
+    CHECK(reasons(report) ==
+          std::map<std::string, std::string>{{"a:1", ""}, {"b:1", "WEFT_IB_DEVICES leaves it out"}, {"b:2", ""}});
+    CHECK(preferred_link_layer(report.ports) == link_infiniband);
+    CHECK(report.ports[2].notes.back() == prefers("InfiniBand"));
     report = report_of("", with([](Options& options) { options.ib_devices = "b:2:1:7"; }));
     CHECK(reasons(report)["a:1"] == "WEFT_IB_DEVICES leaves it out");
     CHECK(reasons(report)["b:1"] == "WEFT_IB_DEVICES leaves it out");

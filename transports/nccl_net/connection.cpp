@@ -68,18 +68,18 @@ Status End::failed(const char* what, abi::Answer answer) const {
 }
 
 Result<int> device_for(const Net& net, const ConnectionOptions& options, int wanted) {
-    const bool of_device = options.slot_memory && options.slot_memory->range().kind == RangeKind::device;
+    const auto* const slots = dynamic_cast<const NetMemory*>(options.slot_memory);
     const int count = int(net.devices().size());
     std::string reasons;
     for (int tried = 0; tried < count; ++tried) {
-        const Device& device = net.devices()[size_t((wanted + tried) % count)];
+        const auto nic = size_t((wanted + tried) % count);
+        const Device& device = net.devices()[nic];
         const size_t most = std::min(device.message_bytes_most ? device.message_bytes_most : SIZE_MAX,
                                      net.version() == 8 ? size_t(INT_MAX) : SIZE_MAX);
         std::string why_not = device.why_not;
         if (why_not.empty() && options.slot_bytes > most)
             why_not = fmt::format("its messages have {} bytes at most, and slots have {}", most, options.slot_bytes);
-        if (why_not.empty() && of_device && (device.pointers & (abi::cuda_pointer | abi::dma_buf_pointer)) == 0)
-            why_not = "it takes no device memory";
+        if (why_not.empty() && slots) why_not = slots->refusal(nic);
         if (why_not.empty()) return device.index;
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", device.name, why_not);
     }

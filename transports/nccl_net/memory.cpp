@@ -3,12 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <utility>
 
-#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
 namespace weft::internal::nccl_net {
@@ -61,8 +58,9 @@ void Registrations::log_refusal(const Status& why) {
                  static_cast<const void*>(range_.data), why.sentence());
 }
 
-NetMemory::NetMemory(const MemoryRange& range, std::shared_ptr<Registrations> registrations)
-    : RegisteredMemory(range), registrations_(std::move(registrations)) {}
+NetMemory::NetMemory(const MemoryRange& range, std::shared_ptr<Registrations> registrations,
+                     std::vector<std::string> refusals)
+    : RegisteredMemory(range), registrations_(std::move(registrations)), refusals_(std::move(refusals)) {}
 
 Result<void*> CommMemory::handle_of(const NetMemory& memory) {
     for (const Entry& entry : entries_)
@@ -101,79 +99,6 @@ Result<OwnMemory> OwnMemory::allocate(const Net& net, size_t bytes) {
     const MemoryRange range{.data = own.data_.get(), .bytes = whole, .kind = RangeKind::slots};
     own.registered_ = std::make_unique<NetMemory>(range, std::make_shared<Registrations>(net, range, Fd()));
     return own;
-}
-
-namespace {
-
-// A connection of a device to itself.
-class Loopback {
-  public:
-    explicit Loopback(const Net& net) : net_(net) {}
-    Loopback(const Loopback&) = delete;
-    Loopback& operator=(const Loopback&) = delete;
-    ~Loopback() {
-        if (sending) net_.close_send(sending);
-        if (receiving) net_.close_recv(receiving);
-        if (listening_) net_.close_listen(listening_);
-    }
-    Status make(const Device& device);
-
-    void* sending = nullptr;
-    void* receiving = nullptr;
-
-  private:
-    static constexpr int64_t patience_us = 1'000'000;
-    static constexpr unsigned apart_us = 100;
-
-    const Net& net_;
-    void* listening_ = nullptr;
-};
-
-Status Loopback::make(const Device& device) {
-    alignas(std::max_align_t) unsigned char handle[abi::handle_bytes] = {};
-    abi::Answer answer = net_.listen(device.index, handle, &listening_);
-    for (const int64_t until_us = now_us() + patience_us; answer == abi::success && listening_; usleep(apart_us)) {
-        if (!sending) answer = net_.connect(device.index, handle, &sending);
-        if (answer == abi::success && !receiving) answer = net_.accept_comm(listening_, &receiving);
-        if (answer == abi::success && sending && receiving) return ok();
-        if (now_us() > until_us) break;
-    }
-    return fail(error::transport_broken,
-                "{} of the network plugin {} does not connect to itself, which a test of device "
-                "memory needs: {}",
-                device.name, net_.name(), answer == abi::success ? "it is not ready after 1 s" : error_text(answer));
-}
-
-// As NCCL tests GPUDirect RDMA: a plugin tells only in a comm whether it can register memory.
-Status try_device_memory(const Net& net, Registrations& registrations) {
-    for (const Device& device : net.devices()) {
-        if (!device.why_not.empty() || (device.pointers & (abi::cuda_pointer | abi::dma_buf_pointer)) == 0) continue;
-        Loopback loopback(net);
-        WEFT_TRY(loopback.make(device));
-        Status refused;
-        for (void* const comm : {loopback.sending, loopback.receiving}) {
-            auto handle = registrations.in(comm);
-            if (!handle && refused) refused = handle.take_status();
-        }
-        for (void* const comm : {loopback.sending, loopback.receiving}) registrations.end(comm);
-        WEFT_TRY(std::move(refused));
-    }
-    return ok();
-}
-
-}  // namespace
-
-Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, const MemoryRange& range) {
-    Fd dma_buf;
-    if (range.kind == RangeKind::device && range.dma_buf >= 0) {
-        // The plugin gets it at the first use in a comm; the caller closes its own before.
-        dma_buf = Fd::duplicate(range.dma_buf);
-        if (!dma_buf)
-            return fail(error::transport_broken, "the descriptor of a dma-buf cannot be copied: {}", errno_text(errno));
-    }
-    auto registrations = std::make_shared<Registrations>(net, range, std::move(dma_buf));
-    if (range.kind == RangeKind::device) WEFT_TRY(try_device_memory(net, *registrations));
-    return std::unique_ptr<RegisteredMemory>(new NetMemory(range, std::move(registrations)));
 }
 
 }  // namespace weft::internal::nccl_net

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "src/base/fd.hpp"
@@ -41,14 +42,19 @@ class Registrations {
 // The result of Transport::register_memory(), owned by the caller.
 class NetMemory final : public RegisteredMemory {
   public:
-    NetMemory(const MemoryRange& range, std::shared_ptr<Registrations> registrations);
+    // `refusals`: as refusal(), by NIC; empty: all NICs take the range.
+    NetMemory(const MemoryRange& range, std::shared_ptr<Registrations> registrations,
+              std::vector<std::string> refusals = {});
     NetMemory(const NetMemory&) = delete;
     NetMemory& operator=(const NetMemory&) = delete;
     ~NetMemory() override { registrations_->end_all(); }
     const std::shared_ptr<Registrations>& registrations() const { return registrations_; }
+    // Why this NIC, a place in Net::devices(), does not register the range; empty: it does.
+    std::string refusal(size_t nic) const { return refusals_.empty() ? "" : refusals_[nic]; }
 
   private:
     std::shared_ptr<Registrations> registrations_;
+    const std::vector<std::string> refusals_;
 };
 
 // The handles of one comm, found without a lock. Thread-bound to the comm.
@@ -88,10 +94,5 @@ class OwnMemory {
     std::unique_ptr<std::byte, Freed> data_;
     std::unique_ptr<NetMemory> registered_;  // ends before data_
 };
-
-// The range's handles are made later, in each comm at its first use. Device memory is registered here once for trial, in a
-// connection to this process: nothing can take its place later. transport.broken: the plugin refuses it, or no descriptor
-// is left.
-Result<std::unique_ptr<RegisteredMemory>> register_range(const Net& net, const MemoryRange& range);
 
 }  // namespace weft::internal::nccl_net

@@ -7,6 +7,7 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "transports/nccl_net/connection.hpp"
+#include "transports/nccl_net/device_trials.hpp"
 
 namespace weft::internal::nccl_net {
 
@@ -18,13 +19,14 @@ class NetTransport final : public Transport {
         : Transport("nccl_net", capabilities(Capability::posts, Capability::registers, Capability::given_slots,
                                              Capability::remote) |
                                     (net->takes_device_memory() ? capabilities(Capability::device) : 0)),
-          net_(std::move(net)) {}
+          net_(std::move(net)),
+          trials_(*net_) {}
 
     // FNV-1a. Plugins of one name and version reach each other.
-    uint32_t network() const override {
+    std::vector<Reached> networks() const override {
         uint32_t hash = 2166136261u ^ uint32_t(net_->version());
         for (const char each : net_->name()) hash = (hash ^ uint8_t(each)) * 16777619u;
-        return hash | 1u;
+        return {Reached{hash | 1u, {}}};
     }
     std::vector<Rail> rails() const override;
     std::vector<std::string> nics(const std::string& gpu, int rank) const override;
@@ -37,11 +39,12 @@ class NetTransport final : public Transport {
     Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) const override;
     Result<std::unique_ptr<RegisteredMemory>> register_memory(const MemoryRange& range) const override {
         if (range.kind == RangeKind::device && !can(Capability::device)) return Transport::register_memory(range);
-        return register_range(*net_, range);
+        return register_range(*net_, trials_, range);
     }
 
   private:
     std::unique_ptr<Net> net_;
+    mutable DeviceTrials trials_;
 };
 
 std::vector<Rail> NetTransport::rails() const {

@@ -67,7 +67,8 @@ Status NetSender::connect() {
     return ok();
 }
 
-// If the plugin refuses the message's memory, the data go on from a copy. Device memory was tried before.
+// If the plugin refuses the message's memory, the data go on from a copy. It takes the place of the message's slot, which
+// nobody else uses until the message is complete, or memory beside the caller's slots. Device memory was tried before.
 Result<void*> NetSender::handle_of_data(uint64_t number) {
     Message& message = at(number);
     auto handle = memory_.handle_or_refusal(*message.memory);

@@ -63,7 +63,7 @@ class PluginTransport final : public Transport {
         : Transport(functions.name, functions.capabilities & known_capabilities), functions_(functions) {}
 
     // Never 0, because a plugin may be missing at one end.
-    uint32_t network() const override { return functions_.network * 2654435761u | 1u; }
+    std::vector<Reached> networks() const override { return {Reached{functions_.network * 2654435761u | 1u, {}}}; }
     std::vector<Rail> rails() const override;
     std::string can_connect(const ConnectionOptions& options) const override {
         if (options.identity == nullptr) return "the communicator has no identity to prove on a network";

@@ -30,7 +30,7 @@ class UcxTransport final : public Transport {
         return library ? std::string() : library.status().sentence();
     }
     // UCX chooses among its own networks, by pair.
-    uint32_t network() const override { return 1; }
+    std::vector<Reached> networks() const override { return {Reached{1, {}}}; }
     std::vector<Rail> rails() const override {
         if (!available().empty()) return {};
         return {{.name = "ucx", .detail = fmt::format("UCX {}", (*library_of_process()).ucp_get_version_string())}};

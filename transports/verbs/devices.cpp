@@ -6,6 +6,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
+#include "topology/nearest_ports.hpp"
 
 namespace weft::internal::verbs {
 
@@ -83,7 +84,10 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings) {
             last = domain.take_status();
             continue;
         }
-        devices->all_.push_back({std::move(*context), std::move(*domain)});
+        // Without it lanes work, so a limit of pinned memory is reported by what needs more.
+        auto probe = ProbePage::make(**domain);
+        if (!probe) WEFT_LOG(info, net, "probes of lanes on {} have no bytes: {}", name, probe.status().sentence());
+        devices->all_.push_back({std::move(*context), std::move(*domain), probe ? std::move(*probe) : nullptr});
     }
     if (!last) WEFT_LOG(info, net, "{}", last.text());
     if (devices->all_.empty()) return last;
@@ -99,7 +103,6 @@ std::vector<IbPort> Devices::known_ports(const Settings& settings, Status& wrong
             Status admitted = admit_port(settings, known.back());
             if (wrong) wrong = std::move(admitted);
         }
-    admit_link_layer(known);
     return known;
 }
 
@@ -136,6 +139,22 @@ std::vector<Rail> Devices::rails(const Settings& settings) const {
     return rails;
 }
 
+std::vector<std::vector<Port>> by_layer(const Devices& devices, const std::vector<Port>& ports) {
+    std::vector<Port> infiniband, ethernet;
+    int infiniband_mbps = 0, ethernet_mbps = 0;
+    for (const Port& port : ports) {
+        const bool of_ethernet = port.attributes.link_layer == link_ethernet;
+        int& fastest = of_ethernet ? ethernet_mbps : infiniband_mbps;
+        fastest = std::max(fastest, devices.all()[port.device].context->mbps(port.attributes, port.number));
+        (of_ethernet ? ethernet : infiniband).push_back(port);
+    }
+    std::vector<std::vector<Port>> layers;
+    for (auto* layer : {&infiniband, &ethernet})
+        if (!layer->empty()) layers.push_back(std::move(*layer));
+    if (layers.size() == 2 && prefers_ethernet(infiniband_mbps, ethernet_mbps)) std::swap(layers[0], layers[1]);
+    return layers;
+}
+
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports) {
     const bool ethernet = ports[0].attributes.link_layer == link_ethernet;
     // Routers join the subnets of RoCE, so that all of Ethernet is one network.
@@ -145,12 +164,28 @@ uint32_t network_of(const Devices& devices, const std::vector<Port>& ports) {
     return uint32_t(mixed >> 32) | 1;
 }
 
-NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports) {
-    NetworkSpeed speed{ports[0].attributes.link_layer == link_ethernet ? LinkClass::roce : LinkClass::infiniband, 0};
-    for (const Port& port : ports) {
-        const int mbps = devices.all()[port.device].context->mbps(port.attributes, port.number);
-        if (mbps > 0 && (speed.mbps == 0 || mbps < speed.mbps)) speed.mbps = mbps;
+NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails) {
+    std::vector<PortRate> rates;
+    for (const Port& port : ports)
+        rates.push_back({.device = port.device,
+                         .mbps = devices.all()[port.device].context->mbps(port.attributes, port.number),
+                         .bus_mbps = rails > 1 ? int(8'000 * topology::bus_gbs(port.name)) : 0});
+    const bool ethernet = ports[0].attributes.link_layer == link_ethernet;
+    return speed_of_link(ethernet ? LinkClass::roce : LinkClass::infiniband, rates, rails);
+}
+
+NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int rails) {
+    NetworkSpeed speed{.link = link, .mbps = 0, .rails = std::clamp(rails, 1, int(ports.size()))};
+    for (const PortRate& port : ports)
+        if (port.mbps > 0 && (speed.mbps == 0 || port.mbps < speed.mbps)) speed.mbps = port.mbps;
+    const auto used = ports.first(size_t(speed.rails));
+    int64_t together = 0;
+    for (const PortRate& port : used) {
+        const auto beside =
+            std::count_if(used.begin(), used.end(), [&](const PortRate& other) { return other.device == port.device; });
+        together += beside > 1 && port.bus_mbps > 0 ? std::min(speed.mbps, int(port.bus_mbps / beside)) : speed.mbps;
     }
+    speed.mbps = int(together / speed.rails);
     return speed;
 }
 

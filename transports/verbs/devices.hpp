@@ -1,6 +1,7 @@
 // devices.hpp: the RDMA devices that this process has opened, and the ports that its links use.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "src/drivers/verbs/memory.hpp"
 #include "src/drivers/verbs/ports.hpp"
 #include "transports/transport.hpp"
+#include "transports/verbs/lanes/probe_page.hpp"
 #include "transports/verbs/settings.hpp"
 
 namespace weft::internal::verbs {
@@ -16,6 +18,8 @@ namespace weft::internal::verbs {
 struct Device {
     std::unique_ptr<Context> context;
     std::unique_ptr<ProtectionDomain> domain;
+    std::unique_ptr<ProbePage> probe;  // null: it could not be registered
+    ProbeTarget probe_target() const { return probe ? probe->target() : ProbeTarget(); }
 };
 
 // A port that links may use.
@@ -37,8 +41,8 @@ class Devices {
     Devices(const Devices&) = delete;
 
     const std::vector<Device>& all() const { return all_; }
-    // The ports that the settings admit, as they are now, of one link layer (admit_link_layer()). verbs.device: there is
-    // none. option.value: as admit_port().
+    // The ports that the settings admit, as they are now, of both link layers. verbs.device: there is none. option.value:
+    // as admit_port().
     Result<std::vector<Port>> ports(const Settings& settings) const;
     // Every port, for `weft info`.
     std::vector<Rail> rails(const Settings& settings) const;
@@ -49,9 +53,20 @@ class Devices {
     std::vector<Device> all_;
 };
 
-// The number of these ports' network, which is equal on all its hosts; never 0.
+// The ports of each link layer; the layer that this host prefers (prefers_ethernet()) comes first.
+std::vector<std::vector<Port>> by_layer(const Devices& devices, const std::vector<Port>& ports);
+// The number of the network of ports of one layer, which is equal on all its hosts; never 0.
 uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
-// A link uses one port, so the slowest counts.
-NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports);
+// Of ports of one layer. A link uses so many `rails` of them, and any of them, so the slowest counts.
+NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails);
+
+// A port, in the order in which links take them.
+struct PortRate {
+    size_t device = 0;
+    int mbps = 0;      // the line rate; 0: unknown
+    int bus_mbps = 0;  // of the device's bus, which its ports share; 0: unknown
+};
+// A pure function. One port alone has its line rate, which the costs of its generation are for.
+NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int rails);
 
 }  // namespace weft::internal::verbs

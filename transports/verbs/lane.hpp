@@ -5,6 +5,7 @@
 
 #include "src/drivers/verbs/queue_pair.hpp"
 #include "transports/verbs/flows.hpp"
+#include "transports/verbs/lanes/probe_page.hpp"
 
 namespace weft::internal::verbs {
 
@@ -23,7 +24,14 @@ struct Lane {
     std::shared_ptr<CompletionQueue> queue;
     std::unique_ptr<QueuePair> pair;  // null: drained or gone
     PathEnd own, peer;
-    int receive_requests = 0;
+    struct Probe {
+        const ProbePage* from = nullptr;  // of the device; null: it has none
+        ProbeTarget to;                   // if the lane was made again
+    } probe;
+    struct Receives {
+        int requests = 0;
+        int taken = 0;  // of them, to post again; negative: unknown
+    } receives;
 
     PairNumber numbers() const;
     void set_peer(const PairNumber& numbers);
@@ -38,7 +46,6 @@ struct Lane {
     };
     std::vector<Posted> ring;                      // by index modulo its size
     uint64_t posted = 0, done = 0, signalled = 0;  // indexes; requests before `signalled` will complete
-    int taken = 0;                                 // receive requests to post again; negative: unknown
 
     LaneState state = LaneState::living;
     uint32_t generation = 0;
@@ -48,7 +55,7 @@ struct Lane {
     bool works() const { return state == LaneState::living || state == LaneState::receiving; }
     // One more than the index of the request with this id.
     uint64_t end_of(uint64_t id) const { return done + ((id - done) & 0xff'ffff'ffff) + 1; }
-    bool all_ended() const { return taken >= receive_requests && done == posted; }
+    bool all_ended() const { return receives.taken >= receives.requests && done == posted; }
     // The request was posted.
     void add(const Posted& request, bool signals) {
         ring[size_t(posted++ % ring.size())] = request;

@@ -125,7 +125,7 @@ bool Link::take(const abi::Completion& completion) {
     if (!RequestId::receives(completion.wr_id)) return take_sent(lane, completion.wr_id);
     recovery_.received(place);
     const bool goes_on = take_received(imm_of(completion.imm_data));
-    if (++lane.taken >= receives_at_once && lane.works()) replenish(place);
+    if (++lane.receives.taken >= receives_at_once && lane.works()) replenish(place);
     return goes_on;
 }
 
@@ -139,7 +139,7 @@ bool Link::take_failed(size_t place, const abi::Completion& completion) {
             fail(std::move(why));
     }
     if (RequestId::receives(completion.wr_id))
-        ++lane.taken;
+        ++lane.receives.taken;
     else if (ended())
         (void)take_sent(lane, completion.wr_id);  // every request ends so, and its memory is free
     else
@@ -207,13 +207,13 @@ bool Link::take_credits(uint32_t word) {
 void Link::replenish(size_t place) {
     Lane& lane = state_.lanes[place];
     if (const int error = post_receives(*lane.pair, RequestId::of(true, state_.index, place, 0), receives_at_once)) {
-        lane.taken = INT_MIN / 2;  // so many that all_ended() is never true
+        lane.receives.taken = INT_MIN / 2;  // so many that all_ended() is never true
         if (!ended())
             lose_lane(place, weft::internal::fail(error::verbs_call, "{} refuses to receive from {}: {}",
                                                   described(lane.own), described(lane.peer), errno_text(error)));
         return;
     }
-    lane.taken -= receives_at_once;
+    lane.receives.taken -= receives_at_once;
 }
 
 void Link::damaged(const char* what, uint32_t word) {
@@ -247,8 +247,8 @@ void Link::lose_queue(const CompletionQueue& queue) {
                                               described(state_.lanes[place].own)));
 }
 
-void Link::lose_port(size_t device, int port, const Status& why) {
-    for (const size_t place : recovery_.replaceable(device, port)) lose_lane(place, why.copy());
+void Link::lose_lanes(const std::vector<size_t>& lanes, const Status& why) {
+    for (const size_t place : lanes) lose_lane(place, why.copy());
 }
 
 void Link::take_report(LaneReport report) {

@@ -44,8 +44,8 @@ class Link {
 
     // Lanes that fail and return (recovery.hpp).
     void lose_queue(const CompletionQueue& queue);
-    // A port of this host went down (0: its device failed). A port without a working substitute is left to the retries.
-    void lose_port(size_t device, int port, const Status& why);
+    // For one cause, as Recovery::replaceable() and probing() name them.
+    void lose_lanes(const std::vector<size_t>& lanes, const Status& why);
     void take_report(LaneReport report);
     void install(size_t lane, Lane made);
     void enable(LaneId id);

@@ -85,12 +85,22 @@ void PartRequest::fill(uint32_t link, size_t place, const Lane& lane, const Outg
     last.imm_data = imm_of(Immediate::of_part(outgoing.connection(), number, message.parts, part));
 }
 
-abi::SendRequest probe_request(uint32_t link, size_t place, const Lane& lane) {
-    abi::SendRequest request{};
+int post_probe(uint32_t link, size_t place, Lane& lane) {
+    abi::Sge piece;
+    abi::SendRequest request{}, *failed = nullptr;
     request.wr_id = RequestId::of(false, link, place, lane.posted);
     request.opcode = opcode::write;
     request.send_flags = send_flag::signaled;
-    return request;
+    if (lane.probe.from != nullptr && lane.probe.to.key != 0) {
+        piece = {lane.probe.from->address(), uint32_t(ProbePage::bytes), lane.probe.from->lkey()};
+        request.sg_list = &piece;
+        request.num_sge = 1;
+        request.remote_addr = lane.probe.to.address;
+        request.rkey = lane.probe.to.key;
+    }
+    if (const int error = lane.pair->post(&request, &failed)) return error;
+    lane.add({}, true);
+    return 0;
 }
 
 abi::SendRequest credits_request(uint32_t link, size_t place, const Lane& lane, const Incoming& incoming,

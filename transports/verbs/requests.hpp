@@ -20,8 +20,9 @@ struct PartRequest {
     abi::SendRequest* first() { return apart ? &data : &last; }
 };
 
-// A write of no bytes, which the peer does not notice. It completes if the path to the peer's device works.
-abi::SendRequest probe_request(uint32_t link, size_t place, const Lane& lane);
+// Posts a write of a whole packet, which the peer does not notice. It completes if the path to the peer's device works.
+// An errno value, or 0.
+int post_probe(uint32_t link, size_t place, Lane& lane);
 abi::SendRequest credits_request(uint32_t link, size_t place, const Lane& lane, const Incoming& incoming, bool signals);
 
 // The immediate data as completions have it.

@@ -20,15 +20,17 @@ class VerbsTransport final : public Transport {
         const auto ports = used_ports();
         return ports ? std::string() : ports.status().sentence();
     }
-    uint32_t network() const override;
-    NetworkSpeed speed() const override;
+    std::vector<Reached> networks() const override;
+    // A link with one rail repeats for longest.
+    int64_t repeat_us() const override { return settings().path_with(1).repeat_us(); }
     std::vector<Rail> rails() const override {
         const auto devices = Devices::of_process();
         return devices ? (*devices)->rails(settings()) : std::vector<Rail>();
     }
     std::vector<std::string> nics(const std::string& gpu, int rank) const override;
     std::string can_connect(const ConnectionOptions& options) const override {
-        return options.identity == nullptr ? "the communicator has no identity to prove on a network" : available();
+        // Ranks that have agreed on it had ports when they met. If these are gone, a connection is an error.
+        return options.identity == nullptr ? "the communicator has no identity to prove on a network" : "";
     }
     Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) const override;
     Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) const override;
@@ -42,25 +44,27 @@ class VerbsTransport final : public Transport {
     }
 };
 
-// Rows that are not available have a network, too: 0 would say that every rank has this transport.
-uint32_t VerbsTransport::network() const {
+// One of each link layer. Rows that are not available have a network, too: 0 would say that every rank has this transport.
+std::vector<Reached> VerbsTransport::networks() const {
     const auto ports = used_ports();
-    return ports ? network_of(**Devices::of_process(), *ports) : 1;
+    if (!ports) return {Reached{1, {}}};
+    const Devices& devices = **Devices::of_process();
+    std::vector<Reached> networks;
+    for (const std::vector<Port>& layer : by_layer(devices, *ports))
+        networks.push_back({network_of(devices, layer), speed_of(devices, layer, settings().rails)});
+    return networks;
 }
 
 std::vector<std::string> VerbsTransport::nics(const std::string& gpu, int rank) const {
     std::vector<std::string> names;
     const auto devices = Devices::of_process();
     if (!devices) return names;
-    if (const auto ports = ports_of_rank(**devices, settings(), gpu, rank))
-        for (const Port& port : *ports)
-            if (names.size() < size_t(settings().rails)) names.push_back(port.name);
+    const auto ports = ports_of_rank(**devices, settings(), gpu, rank);
+    if (!ports) return names;
+    const std::vector<Port> preferred = by_layer(**devices, *ports)[0];
+    for (const Port& port : preferred)
+        if (names.size() < size_t(settings().rails)) names.push_back(port.name);
     return names;
-}
-
-NetworkSpeed VerbsTransport::speed() const {
-    const auto ports = used_ports();
-    return ports ? speed_of(**Devices::of_process(), *ports) : NetworkSpeed{};
 }
 
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {

@@ -121,6 +121,7 @@ void PortOffer::write(ByteWriter& to) const {
     to.put(end.lid);
     to.put(uint8_t(end.needs_grh));
     to.put(int32_t(rail));
+    to.put(int32_t(mbps));
     to.put(uint32_t(gids.size()));
     for (const PortGid& gid : gids) put_gid(to, gid);
 }
@@ -136,6 +137,7 @@ std::optional<PortOffer> PortOffer::read(ByteReader& from) {
     port.end.lid = from.get<uint16_t>();
     port.end.needs_grh = from.get<uint8_t>() != 0;
     port.rail = from.get<int32_t>();
+    port.mbps = from.get<int32_t>();
     const auto gids = from.get<uint32_t>();
     if (gids > gids_most) return {};
     for (uint32_t i = 0; i < gids && from.ok(); ++i) port.gids.push_back(gid_of(from));

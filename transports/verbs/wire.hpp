@@ -86,6 +86,7 @@ enum FrameKind : uint32_t {
     frame_lane_answer,   // LaneOffer with the chosen GIDs
     frame_lane_refused,  // LaneId: not now
     frame_lane_ready,    // LaneId: this side accepts messages there
+    frame_lane_hurry,    // LaneId: this side's port is active again
 };
 
 struct PairNumber {
@@ -102,12 +103,13 @@ struct PortOffer {
     uint32_t device = 0;  // in Devices::all() of that side, for keys of registered memory
     std::vector<PortGid> gids;
     int rail = -1;  // as in WEFT_IB_DEVICES
+    int mbps = 0;   // line rate; 0: unknown
 
     void write(ByteWriter& to) const;
     static std::optional<PortOffer> read(ByteReader& from);
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 5;
+    static constexpr uint32_t expected_version = 6;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
     int rails_used = 1;            // as many as this side would send on

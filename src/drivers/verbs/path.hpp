@@ -31,6 +31,8 @@ struct PathOptions {
     uint32_t flow_label = 0;
     int timeout = 20;  // 4.096 us * 2^timeout
     int retries = 7;
+    // From the first try to the failure.
+    int64_t repeat_us() const { return (4'096ll << timeout) / 1'000 * (retries + 1); }
     int reads = 16;  // outstanding ones, as far as the devices can
 };
 

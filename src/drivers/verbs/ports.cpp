@@ -135,7 +135,7 @@ Status admit_port(const IbSettings& settings, IbPort& port) {
     return fits;
 }
 
-void admit_link_layer(std::vector<IbPort>& ports) {
+int preferred_link_layer(const std::vector<IbPort>& ports) {
     int infiniband_mbps = 0, ethernet_mbps = 0;
     bool infiniband = false, ethernet = false;
     for (const IbPort& port : ports) {
@@ -145,14 +145,19 @@ void admit_link_layer(std::vector<IbPort>& ports) {
         int& fastest = of_ethernet ? ethernet_mbps : infiniband_mbps;
         fastest = std::max(fastest, port.mbps);
     }
-    if (!infiniband || !ethernet) return;
-    const bool takes_ethernet = ethernet_mbps > infiniband_mbps;
+    if (!infiniband && !ethernet) return 0;
+    return !infiniband || (ethernet && prefers_ethernet(infiniband_mbps, ethernet_mbps)) ? link_ethernet
+                                                                                         : link_infiniband;
+}
+
+static void note_link_layer(std::vector<IbPort>& ports) {
+    const int preferred = preferred_link_layer(ports);
     for (IbPort& port : ports)
-        if (port.usable() && (port.link_layer == link_ethernet) != takes_ethernet)
-            port.why_not = fmt::format(
-                "this host has ports of two link layers, and uses those of {} "
-                "(WEFT_IB_DEVICES chooses others)",
-                takes_ethernet ? "RoCE" : "InfiniBand");
+        if (port.usable() && (port.link_layer == link_ethernet) != (preferred == link_ethernet))
+            port.notes.push_back(
+                fmt::format("this host has ports of two link layers, and prefers those of {} "
+                            "(WEFT_IB_DEVICES chooses others)",
+                            preferred == link_ethernet ? "RoCE" : "InfiniBand"));
 }
 
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {
@@ -164,7 +169,7 @@ Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports) {
         Status admitted = admit_port(settings, port);
         if (first.ok()) first = std::move(admitted);
     }
-    admit_link_layer(ports);
+    note_link_layer(ports);
     return first;
 }
 

@@ -41,10 +41,11 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
 // Sets why_not, notes, wish and pkey_index. option.value: a used port lacks the GID index or the partition key that a
 // variable of Weft's names. Reentrant.
 Status admit_port(const IbSettings& settings, IbPort& port);
-// Leaves out the usable ports of one link layer if there are two, because InfiniBand and Ethernet do not reach each other.
-// The layer with the fastest port stays, or else InfiniBand. Hosts with the same devices choose alike, unless all of the
-// fastest ports of one are down.
-void admit_link_layer(std::vector<IbPort>& ports);
+// The link layer that this host prefers: that of its usable ports. If there are two, that with the fastest port, or else
+// InfiniBand. InfiniBand and Ethernet do not reach each other, so two ranks use a layer that both hosts have. 0: no port.
+int preferred_link_layer(const std::vector<IbPort>& ports);
+// Whether a host prefers Ethernet, by the fastest ports of both layers in Mb/s.
+inline bool prefers_ethernet(int infiniband_mbps, int ethernet_mbps) { return ethernet_mbps > infiniband_mbps; }
 // Both for all ports. Besides, option.names: WEFT_IB_DEVICES names no device here.
 Status admit_ports(const IbSettings& settings, std::vector<IbPort>& ports);
 

@@ -126,7 +126,7 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
                          .rules = plans.rules,
                          .channels = int(agreed.channels),
                          .blocks_max = plans.blocks_max,
-                         .link_mbps = network ? shared.network.speed.mbps : shared.link_mbps,
+                         .link_mbps = network ? link_mbps(*network, shared.network.speed) : shared.link_mbps,
                          .network = network,
                          .one_machine = shared.machines == 1,
                          .links_gbs = plans.hosts == 1 ? gpu_.machines->device_gbs() : 0,
@@ -198,7 +198,7 @@ Status GpuJoin::check_others(const std::vector<int>& missing) {
             return fail(error::init_rank_died, "{} died while the ranks were joining their devices",
                         group.name_of(other))
                 .about({.rank = other, .peer = gpu_.rank});
-    WEFT_TRY(leaders_.look(group, gpu_.rank, missing, RemoteHealth::settled_us));
+    WEFT_TRY(leaders_.look(group, gpu_.rank, missing, RemoteHealth::settled_us, now));
     if (deadline_us_ > 0 && now > deadline_us_)
         return fail(error::init_rank_missing,
                     "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", gpu_.rank,

@@ -28,7 +28,9 @@
 //   `fail FUNCTION K ERRNO`: the K-th call of it fails: ibv_reg_mr, post_send, poll_cq.
 //   `no_failures`: forgets the failures that are left.
 //   `complete STATUS K`: the K-th request that succeeds completes with the status, and fails its queue pair.
+//   `old_key K`: the K-th write without immediate data has the key of the first one.
 //   `lose K COUNT`: COUNT requests from the K-th on are lost on the way.
+//   `hole NAME BYTES`: every request on the port with more bytes is lost on the way; 0: none.
 //   `port NAME down|up`: also raises the event.
 //   `down_status STATUS`: requests to a port that is down fail so at once; 0: after the retries.
 //   `event NAME TYPE [QPN]`: raises an asynchronous event.

@@ -37,6 +37,7 @@ int64_t now_us();
 
 struct Port {
     std::atomic<bool> up{true}, grh_required{false};
+    std::atomic<uint64_t> hole_bytes{0};  // larger requests are lost; 0: none
     int mtu = 5, layer = verbs::link_ethernet;
     uint16_t lid = 0;
     std::map<int, abi::GidEntry> gids;
@@ -84,11 +85,15 @@ struct World {
     std::vector<Failure> failures;
     std::atomic<int> failures_left{0};
     std::vector<std::pair<int, int>> completions;  // how many more succeed, then the status
+    int old_key_after = 0;                         // writes until then; 0: never
+    uint32_t first_put_key = 0;                    // of the first of them
     std::vector<std::pair<int, int>> losses;       // how many more arrive, then how many are lost
     std::vector<std::pair<int, std::string>> later;
     std::vector<std::string> due;
     std::mt19937_64 numbers{1};
 
+    // For each write without immediate data: the key that it has in place of its own.
+    uint32_t key_of_put(uint32_t key);
     // For each request: whether it is lost on its way, and statements of `after` that become due.
     bool loses_request();
     // For each success: the status that it shall have instead.

@@ -48,7 +48,10 @@ bool Engine::send_some(Pair& pair, int64_t now) {
             return true;
         }
         ++fake(pair.context).of->requests;
-        if (!World::get().loses_request()) deliver(pair, entry.message);
+        const uint64_t hole = port_of(pair).hole_bytes;
+        const bool swallowed = hole != 0 && entry.bytes > hole;
+        if (swallowed) ++World::get().lost;
+        if (!World::get().loses_request() && !swallowed) deliver(pair, entry.message);
         if (pair.sent++ == 0) start_deadline(pair, now);
         busy = true;
     }
@@ -81,7 +84,7 @@ bool Engine::prepare(Pair& pair, SendEntry& entry) {
     header.sequence = entry.sequence;
     header.opcode = entry.opcode;
     header.imm = entry.imm;
-    header.rkey = entry.rkey;
+    header.rkey = entry.opcode == verbs::opcode::write ? World::get().key_of_put(entry.rkey) : entry.rkey;
     header.address = entry.address;
     header.length = entry.bytes;
     const abi::Address& address = pair.attributes.address[0];

@@ -95,6 +95,13 @@ int World::failing(const char* function) {
     return 0;
 }
 
+uint32_t World::key_of_put(uint32_t key) {
+    std::lock_guard held(mutex);
+    if (old_key_after == 0) return key;
+    if (first_put_key == 0) first_put_key = key;
+    return --old_key_after == 0 ? first_put_key : key;
+}
+
 bool World::loses_request() {
     std::lock_guard held(mutex);
     for (auto statement = later.begin(); statement != later.end();) {
@@ -200,7 +207,7 @@ bool World::device_statement(const std::string& what, std::istream& words) {
         default_devices = false;
         return true;
     }
-    constexpr const char* known[] = {"layer", "mtu", "speed", "grh", "gid", "no_gids", "refuse_gid", "pkey"};
+    constexpr const char* known[] = {"layer", "mtu", "speed", "grh", "gid", "no_gids", "refuse_gid", "pkey", "hole"};
     if (std::find(std::begin(known), std::end(known), what) == std::end(known)) return false;
     words >> name;
     std::lock_guard held(mutex);
@@ -220,6 +227,10 @@ bool World::port_statement(const std::string& what, Port& port, int number, std:
     } else if (what == "grh") {
         words >> index;
         port.grh_required = index != 0;
+    } else if (what == "hole") {
+        uint64_t bytes = 0;
+        words >> bytes;
+        port.hole_bytes = bytes;
     } else if (what == "no_gids") {
         port.gids.clear();
     } else if (what == "refuse_gid") {
@@ -268,6 +279,11 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             completions.emplace_back(other, one);
         else
             losses.emplace_back(one, other);
+    } else if (what == "old_key") {
+        words >> one;
+        std::lock_guard held(mutex);
+        old_key_after = one;
+        first_put_key = 0;
     } else if (what == "no_failures") {
         std::lock_guard held(mutex);
         failures.clear();

@@ -51,6 +51,8 @@ void LaneOffer::write(ByteWriter& to) const {
     to.put(pair);
     to.put(gid);
     to.put(peer_gid);
+    to.put(probe.address);
+    to.put(probe.key);
 }
 
 std::optional<LaneOffer> LaneOffer::read(ByteReader& from) {
@@ -62,6 +64,8 @@ std::optional<LaneOffer> LaneOffer::read(ByteReader& from) {
     offer.pair = from.get<PairNumber>();
     offer.gid = from.get<uint32_t>();
     offer.peer_gid = from.get<uint32_t>();
+    offer.probe.address = from.get<uint64_t>();
+    offer.probe.key = from.get<uint32_t>();
     if (!from.at_end()) return {};
     return offer;
 }

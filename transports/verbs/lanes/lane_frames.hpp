@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "transports/verbs/lanes/probe_page.hpp"
 #include "transports/verbs/wire.hpp"
 
 namespace weft::internal::verbs {
@@ -43,6 +44,7 @@ struct LaneOffer {
     PairNumber pair{};
     // In an answer: places in the lists of the answering and of the other side.
     uint32_t gid = 0, peer_gid = 0;
+    ProbeTarget probe = {};  // for the other side's probe
 
     void write(ByteWriter& to) const;
     static std::optional<LaneOffer> read(ByteReader& from);

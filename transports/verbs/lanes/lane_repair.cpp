@@ -59,6 +59,7 @@ void LaneRepair::lost(size_t place, uint32_t generation, std::shared_ptr<Complet
     at.queue = std::move(queue);
     at.making.reset();
     at.peer_ready = false;
+    if (std::exchange(at.hurried, false) && site_.rank < peer_) return try_now(place);
     retry_later(place);
 }
 
@@ -75,7 +76,9 @@ void LaneRepair::take_event(size_t device, const Event& event) {
     if (event.type == event::port_active || event.type == event::gid_change) return port_active(device, event.port);
     if (event.type != event::port_error && event.type != event::device_fatal) return;
     site_.tell([link = link_, device, port = event.port, text = event.text()](LinkTable& table) {
-        if (Link* of = table.link(link)) of->lose_port(device, port, fail(error::verbs_device, "{}", text));
+        // A port without a working substitute is left to the retries.
+        if (Link* of = table.link(link))
+            of->lose_lanes(of->recovery().replaceable(device, port), fail(error::verbs_device, "{}", text));
     });
 }
 
@@ -83,9 +86,23 @@ void LaneRepair::port_active(size_t device, int port) {
     for (size_t place = 0; place < places_.size(); ++place) {
         const Port& own = site_.ports[places_[place].port];
         if (own.device != device || own.number != port) continue;
-        places_[place].wait_us = 0;
-        if (site_.rank < peer_ && places_[place].state == State::lost) try_now(place);
+        // The lower rank begins, and both have a probe.
+        send_id(frame_lane_hurry, next_of(place));
+        hurry(place);
     }
+}
+
+// Neither a wait nor a probe that is repeated delays the next try.
+void LaneRepair::hurry(size_t place) {
+    Place& at = places_[place];
+    at.wait_us = 0;
+    if (at.state == State::lost && site_.rank < peer_) return try_now(place);
+    at.hurried = true;
+    if (at.state != State::used) return;
+    site_.tell([link = link_, id = LaneId{uint32_t(place), at.generation}](LinkTable& table) {
+        if (Link* of = table.link(link))
+            of->lose_lanes(of->recovery().probing(id), fail(error::verbs_device, "a port is active again"));
+    });
 }
 
 void LaneRepair::try_now(size_t place) {
@@ -96,7 +113,8 @@ void LaneRepair::try_now(size_t place) {
         return retry_later(place);
     }
     at.state = State::offered;
-    LaneOffer offer{.id = next_of(place), .port = at.own, .pair = at.making->numbers()};
+    const LaneOffer offer{
+        .id = next_of(place), .port = at.own, .pair = at.making->numbers(), .probe = probe_target(at.making->device)};
     ByteWriter content;
     offer.write(content);
     send_(frame_lane_offer, content);
@@ -135,11 +153,13 @@ bool LaneRepair::take_frame(uint32_t kind, ByteReader& content) {
         take_offer(*offer);
         return true;
     }
-    if (kind != frame_lane_refused && kind != frame_lane_ready) return false;
+    if (kind != frame_lane_refused && kind != frame_lane_ready && kind != frame_lane_hurry) return false;
     const auto id = content.get<LaneId>();
     if (!content.at_end() || id.lane >= places_.size()) return false;
     Place& at = places_[id.lane];
-    if (kind == frame_lane_refused && at.state == State::offered && id == next_of(id.lane)) {
+    if (kind == frame_lane_hurry) {
+        hurry(id.lane);
+    } else if (kind == frame_lane_refused && at.state == State::offered && id == next_of(id.lane)) {
         lost(id.lane, at.generation, at.queue);
     } else if (kind == frame_lane_ready) {
         if (at.state == State::connecting && id == next_of(id.lane)) at.peer_ready = true;
@@ -165,8 +185,12 @@ Status LaneRepair::answer(size_t place, const LaneOffer& offer) {
     Place& at = places_[place];
     const auto gids = rank_gid_pairs(at.own.gids, offer.port.gids, site_.settings.gid_rules(at.own.gids));
     if (gids.empty()) return fail(error::verbs_path, "no GIDs fit");
-    at.answer = {
-        .id = offer.id, .port = at.own, .pair = {}, .gid = uint32_t(gids[0].own), .peer_gid = uint32_t(gids[0].peer)};
+    at.answer = {.id = offer.id,
+                 .port = at.own,
+                 .pair = {},
+                 .gid = uint32_t(gids[0].own),
+                 .peer_gid = uint32_t(gids[0].peer),
+                 .probe = probe_target(at.making->device)};
     WEFT_TRY(prepare_lane(*at.making, link_, place));
     connect(place, offer, gids[0].own, gids[0].peer);
     return ok();
@@ -194,6 +218,7 @@ void LaneRepair::connect(size_t place, const LaneOffer& peer, size_t own_gid, si
     lane.peer_device = peer.port.device;
     lane.peer.gid = peer.port.gids[peer_gid];
     lane.set_peer(peer.pair);
+    lane.probe.to = peer.probe;
     const Status started = run_detached("weft-rdma", [this, alive = alive_, place, making = at.making, path = path_,
                                                       dispatcher = site_.dispatcher]() mutable {
         const Status status = connect_lane(*making, path);

@@ -26,7 +26,8 @@ class LaneRepair {
     void take_notice(const LaneNotice& notice);
     // False: the frame cannot be right.
     bool take_frame(uint32_t kind, ByteReader& content);
-    // A lane on a port that failed is lost at once. A port that is active again is tried at once.
+    // A lane on a port that failed is lost at once. A port that is active again is tried at once, by both sides, also if a
+    // probe is still repeated there.
     void take_event(size_t device, const Event& event);
     void end();
 
@@ -47,10 +48,12 @@ class LaneRepair {
         PortOffer own;     // of `making`
         LaneOffer answer;  // of the higher rank, which sends it when it has connected `making`
         bool peer_ready = false;
+        bool hurried = false;  // a port became active meanwhile: the next try comes at once
         int64_t used_since_us = 0, wait_us = 0;
         uint64_t timer = 0;
     };
     void port_active(size_t device, int port);
+    void hurry(size_t place);
     void lost(size_t place, uint32_t generation, std::shared_ptr<CompletionQueue> queue);
     void retry_later(size_t place);
     void try_now(size_t place);
@@ -62,6 +65,7 @@ class LaneRepair {
     void connected(size_t place, uint32_t generation, const Status& status);
     void take_report(LaneReport report);
     void send_id(uint32_t kind, LaneId id);
+    ProbeTarget probe_target(size_t device) const { return site_.devices.all()[device].probe_target(); }
     LaneId next_of(size_t place) const { return {uint32_t(place), places_[place].generation + 1}; }
 
     Site& site_;

@@ -56,6 +56,7 @@ Result<PortOffer> port_offer(const Site& site, size_t place) {
     offer.end.lid = attributes->lid;
     offer.end.needs_grh = (attributes->flags & grh_required) != 0;
     offer.gids = std::move(*gids);
+    offer.mbps = std::max(0, context.mbps(*attributes, port.number));
     if (const DeviceWish* wish = site.settings.devices.wish(port.name, port.number)) offer.rail = wish->rail;
     return offer;
 }
@@ -70,8 +71,9 @@ Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::sh
     options.receive_requests = std::min(options.receive_requests, most);
     Lane lane;
     lane.device = port.device;
+    lane.probe.from = device.probe.get();
     lane.ring.resize(size_t(options.send_requests));
-    lane.receive_requests = options.receive_requests;
+    lane.receives.requests = options.receive_requests;
     if (!queue) {
         auto made = site.queues.reserve(site.devices, port.device, options.send_requests + options.receive_requests);
         if (!made) return made.take_status();
@@ -93,7 +95,7 @@ Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::sh
 
 Status prepare_lane(Lane& lane, uint32_t link, size_t place) {
     const uint64_t id = RequestId::of(true, link, place, 0);
-    for (int left = lane.receive_requests; left > 0; left -= receives_at_once)
+    for (int left = lane.receives.requests; left > 0; left -= receives_at_once)
         if (const int error = post_receives(*lane.pair, id, std::min(left, receives_at_once)))
             return fail(error::verbs_call, "{}:{} refuses receive requests: {}", lane.own.device, lane.own.port,
                         errno_text(error));

@@ -21,20 +21,36 @@ bool share_subnet(const PortOffer& own, const GidPair& pair) {
     return pair.same_subnet && (gid.type == gid_infiniband || !gid.is_link_local());
 }
 
+// Leaves pairs of one link layer. InfiniBand needs a common subnet, and routers join those of Ethernet.
+void keep_one_layer(std::vector<RailChoice>& possible, std::span<const PortOffer> own,
+                    std::span<const PortOffer> peer) {
+    const auto ethernet = [&](const RailChoice& one) { return own[one.own].end.link_layer == link_ethernet; };
+    const auto key = [&](const RailChoice& one) {
+        return std::tuple(ethernet(one) || share_subnet(own[one.own], one.gids),
+                          std::min(own[one.own].mbps, peer[one.peer].mbps), !ethernet(one));
+    };
+    const auto best = std::max_element(possible.begin(), possible.end(),
+                                       [&](const RailChoice& a, const RailChoice& b) { return key(a) < key(b); });
+    if (best == possible.end()) return;
+    const bool takes_ethernet = ethernet(*best);
+    std::erase_if(possible, [&](const RailChoice& one) { return ethernet(one) != takes_ethernet; });
+}
+
 }  // namespace
 
 Result<std::vector<RailChoice>> choose_rails(std::span<const PortOffer> own, std::span<const PortOffer> peer,
                                              const IbSettings& settings, size_t most) {
     std::vector<RailChoice> possible;
-    bool any_subnet = false;
     for (size_t i = 0; i < own.size(); ++i)
         for (size_t k = 0; k < peer.size(); ++k) {
-            if (rails_differ(own[i], peer[k])) continue;
+            if (rails_differ(own[i], peer[k]) || own[i].end.link_layer != peer[k].end.link_layer) continue;
             const auto pairs = rank_gid_pairs(own[i].gids, peer[k].gids, settings.gid_rules(own[i].gids));
             if (pairs.empty()) continue;
             possible.push_back({i, k, pairs.front()});
-            any_subnet = any_subnet || share_subnet(own[i], pairs.front());
         }
+    keep_one_layer(possible, own, peer);
+    const bool any_subnet = std::any_of(possible.begin(), possible.end(),
+                                        [&](const RailChoice& one) { return share_subnet(own[one.own], one.gids); });
     if (any_subnet)
         std::erase_if(possible, [&](const RailChoice& one) { return !share_subnet(own[one.own], one.gids); });
     std::stable_sort(possible.begin(), possible.end(), [](const RailChoice& one, const RailChoice& other) {

@@ -16,7 +16,8 @@ struct RailChoice {
 
 // At most `most` pairs of ports that reach each other, each port once. Both lists begin with the port that is nearest to
 // its rank, and the nearest ports of both sides are a pair where they can. Ports of different subnets are pairs only if
-// no two ports share a subnet. Ports with different rails in WEFT_IB_DEVICES are none. verbs.path: there is no pair.
+// no two ports share a subnet. All are of one link layer: that whose slower end is fastest, or else InfiniBand. Ports with
+// different rails in WEFT_IB_DEVICES are none. verbs.path: there is no pair.
 Result<std::vector<RailChoice>> choose_rails(std::span<const PortOffer> own, std::span<const PortOffer> peer,
                                              const IbSettings& settings, size_t most);
 

@@ -235,14 +235,20 @@ void Recovery::install(size_t place, Lane made) {
     refresh();
 }
 
-// A network that loses everything lets queue pairs be made and connected all the same, because the socket has another way.
+// A network that loses everything, or large packets, lets queue pairs connect: the socket has another way.
 int Recovery::probe(LaneId id) {
     Lane& lane = link_.lanes[id.lane];
     if (lane.state != LaneState::receiving || lane.generation != id.generation) return 0;
-    abi::SendRequest request = probe_request(link_.index, id.lane, lane), *failed = nullptr;
-    if (const int error = lane.pair->post(&request, &failed)) return error;
-    lane.add({}, true);
-    return 0;
+    return post_probe(link_.index, id.lane, lane);
+}
+
+std::vector<size_t> Recovery::probing(LaneId id) const {
+    const Lane& lane = link_.lanes[id.lane];
+    // A device may still have to flush what the peer sent over it.
+    if (lane.state != LaneState::receiving || lane.generation != id.generation ||
+        (link_.flushes && losses_[id.lane].received))
+        return {};
+    return {id.lane};
 }
 
 bool Recovery::proved(size_t place) {

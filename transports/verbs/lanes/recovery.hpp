@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "transports/verbs/lane.hpp"
 #include "transports/verbs/lanes/lane_frames.hpp"
+#include "transports/verbs/link_state.hpp"
 #include "transports/verbs/settings.hpp"
 
 namespace weft::internal::verbs {
@@ -17,16 +17,6 @@ struct LaneNotice {
     LaneReport report;
     bool parted = false, queue_failed = false;
     std::shared_ptr<CompletionQueue> queue;
-};
-
-// The lanes and flows of a link; both stay the link's.
-struct LinkState {
-    uint32_t index = 0;
-    int self = 0, peer = 0;
-    std::vector<Lane> lanes;
-    std::vector<std::shared_ptr<Outgoing>> outgoing;  // by connection
-    std::vector<std::shared_ptr<Incoming>> incoming;
-    bool flushes = false;  // a receiver's slots are, or were, in the memory of a GPU that needs flushes
 };
 
 // Owned by the link. Thread-bound to the thread that drives the endpoint.
@@ -65,6 +55,8 @@ class Recovery {
     void install(size_t lane, Lane made);
     // The peer receives on it now: sends a probe. An errno value, or 0.
     int probe(LaneId id);
+    // The lane, if it still waits for its probe and a new lane may take its place.
+    std::vector<size_t> probing(LaneId id) const;
     // A request on it is complete. True: it was the probe, so the lane carries messages from now on.
     bool proved(size_t lane);
     // A request with data is complete.
