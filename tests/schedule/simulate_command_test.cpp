@@ -240,11 +240,11 @@ TEST_CASE("weft schedule simulate shows the algorithm that Weft would choose", "
     CHECK(choice({"-n", "8", "--host", "dgx-h100", "-b", "64M"}) == "two_shot");
     CHECK(choice({"--hosts", "2", "--host", "dgx-h100", "-b", "64M", "--collective", "broadcast"}) != "");
     // Device memory of so many ranks is not served.
-    CHECK(choice({"--hosts", "9", "--host", "dgx-h100", "-b", "1K", "--collective", "barrier"}) == "");
+    CHECK(choice({"--hosts", "10", "--host", "dgx-h100", "-b", "1K", "--collective", "barrier"}) == "");
     const ProcessResult table = simulate({"all", "-n", "4", "--host", "cpu-10g", "-b", "1M"});
     CHECK(table.out.find("\nWeft would choose two_shot: ") != std::string::npos);
-    CHECK(simulate({"all", "--hosts", "9", "-b", "1K", "--collective", "barrier"})
-              .out.find("\nWeft would choose none: device memory is served for up to 64 ranks") != std::string::npos);
+    CHECK(simulate({"all", "--hosts", "10", "-b", "1K", "--collective", "barrier"})
+              .out.find("\nWeft would choose none: device memory is served for up to 72 ranks") != std::string::npos);
 }
 
 TEST_CASE("weft schedule simulate takes constants that were measured", "[schedule]") {
