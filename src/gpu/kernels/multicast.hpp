@@ -94,13 +94,14 @@ WEFT_DEVICE void multicast_sums(const Team& team, const KernelArguments& a) {
     const auto work = [&](const Team& workers, const PeerTile& tile) {
         const ChunkRange own = piece_for(tile, a.rank);
         const size_t offset = tile.offset + own.tile_offset;
-        std::byte* const staged = a.scratch + place_for(tile, a.rank);
+        const bool staged = memory.staged();
         const std::byte* const source =
-            memory.staged() ? staged : a.switched_send + size_t(a.rank) * a.send_stride + offset;
+            staged ? a.scratch + place_for(tile, a.rank) : a.switched_send + size_t(a.rank) * a.send_stride + offset;
         if (scatters)
             sum_for_one<type>(workers, a.receive + offset, source, own.bytes);
         else
-            sum_for_all<type>(workers, memory.staged() ? staged : a.switched_receive + offset, source, own.bytes);
+            sum_for_all<type>(workers, staged ? a.scratch + place_for(tile, a.rank) : a.switched_receive + offset,
+                              source, own.bytes);
         fence_of_aliases();
     };
     const auto unstage = [&](const Team& copiers, const PeerTile& tile) {
