@@ -198,7 +198,13 @@ TEST_CASE("credits go along with messages in the other direction", "[links]") {
     CHECK(answered - before == 80);
     for (int turn = 0; turn < 40; ++turn) send(there);
     // Two released messages are told by a request of their own.
-    CHECK(eventually([&] { return fake_verbs().count("fake0") - answered == 60; }));
+    unsigned long requests = 0;
+    const bool told = eventually([&] {
+        requests = fake_verbs().count("fake0") - answered;
+        return requests == 60;
+    });
+    CAPTURE(requests);
+    CHECK(told);
 }
 
 TEST_CASE("for adaptive routing, data goes ahead of immediate data", "[links]") {

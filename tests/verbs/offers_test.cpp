@@ -7,6 +7,7 @@
 
 #include "tests/amount.hpp"
 #include "tests/verbs/connections.hpp"
+#include "transports/verbs/offers/offer_posting.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -240,6 +241,12 @@ TEST_CASE("message numbers of offers may pass the range of their immediate data"
         return slot.data == target.data();
     }));
     fake_verbs().run("reorder 1");
+}
+
+TEST_CASE("an offer that comes before the sender knows its connection, or after its end, is void", "[offers]") {
+    const verbs::TakenOffer taken = verbs::take_offer(nullptr, verbs::Immediate::of_offer(7, 3));
+    CHECK(taken.wrong == nullptr);
+    CHECK(taken.credits == 0);
 }
 
 TEST_CASE("when a receiver withdraws, its offered memory stays as it is", "[offers]") {

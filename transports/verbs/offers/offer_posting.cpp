@@ -72,7 +72,9 @@ PostingOutcome send_offer(const PostingLanes& lanes, Incoming& of, uint64_t mess
 
 // An offer for a message that is posted already is void. It brings credits all the same.
 TakenOffer take_offer(Outgoing* of, uint32_t word) {
-    if (of == nullptr || !of->offers) return {.wrong = "an offer to an unknown connection"};
+    // Void: the receiver knows a connection before its sender, and offers after the sender has closed it.
+    if (of == nullptr) return {};
+    if (!of->offers) return {.wrong = "an offer to a connection that takes none"};
     const auto ahead = int16_t(Immediate::offered_of(word) - uint16_t(of->posted));
     const int64_t message = int64_t(of->posted) + ahead, depth = int64_t(of->shape.depth);
     if (message < 0 || ahead >= depth) return {.wrong = "an offer for a message beyond its slots"};

@@ -14,7 +14,7 @@ struct TakenOffer {
     const char* wrong = nullptr;  // the reason if it cannot be right
     uint32_t credits = 0;         // that it brings, as immediate data; 0: none
 };
-// `of`: the connection; null: there is none.
+// `of`: the connection; null: there is none yet, or no longer.
 TakenOffer take_offer(Outgoing* of, uint32_t word);
 
 // The message is posted now: it goes to its offer, if there is one that it fits.
