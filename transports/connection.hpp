@@ -64,10 +64,6 @@ class Sender {
     // How many messages, from the first, no longer need the sender's memory: posted, or in given slots.
     virtual uint64_t sent() { return UINT64_MAX; }
 
-    // After a failure, when nothing is sent any more: when it returns, the transport does not read posted memory that is
-    // not registered.
-    virtual void withdraw() {}
-
     // Capability::one_sided. A peer's memory, for put() and get(); it must end before this connection.
     virtual Result<std::unique_ptr<RemoteMemory>> attach(std::span<const std::byte> key);
     // Post a copy between `bytes` at `own`, which `memory` holds, and `offset` in the peer's range. False: not yet.
@@ -121,7 +117,7 @@ class Receiver {
     // The number of the message that receive() shows next.
     virtual uint64_t next() const { return 0; }
     // After a failure, when no message is received any more: ends all offers and declines later ones. When it returns,
-    // nothing writes to offered memory: registrations are revoked.
+    // nothing writes to offered memory: their registrations are revoked.
     virtual void withdraw() {}
 };
 

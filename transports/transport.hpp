@@ -113,9 +113,6 @@ class Transport {
     virtual Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) const = 0;
     virtual Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) const = 0;
 
-    // Without Capability::registers: whether any host memory of the caller should be posted and offered, because
-    // withdraw() of both ends works.
-    virtual bool uses_any_memory() const { return false; }
     // For all connections of the process; from any thread. May take milliseconds.
     virtual Result<std::unique_ptr<RegisteredMemory>> register_memory(const MemoryRange& range) const;
 

@@ -6,13 +6,8 @@
 
 namespace weft::internal {
 
-UserMemory::UserMemory(const Transport* transport, int rank) : transport_(transport), rank_(rank) {
-    if (transport && transport->uses_any_memory())
-        any_ = std::make_unique<RegisteredMemory>(MemoryRange{.data = nullptr, .bytes = SIZE_MAX});
-}
-
 const RegisteredMemory* UserMemory::add(std::byte* data, size_t bytes) {
-    if (!transport_ || any_ || bytes == 0) return nullptr;
+    if (!transport_ || bytes == 0) return nullptr;
     auto made = transport_->register_memory({.data = data, .bytes = bytes, .kind = RangeKind::user});
     if (!made) {
         WEFT_LOG_RANK(rank_, info, mem, "{} bytes at {} are not registered with {}, so messages are copied: {}", bytes,

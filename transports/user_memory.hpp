@@ -12,15 +12,14 @@ namespace weft::internal {
 // Owned by the planner. Thread-bound to the rank. It outlives the connections.
 class UserMemory {
   public:
-    // `transport`: Capability::registers or one_sided, or uses_any_memory(); null: no peer is reached by such a
-    // transport, and all messages are copied.
-    UserMemory(const Transport* transport, int rank);
+    // `transport`: Capability::registers or one_sided; null: no peer is reached by such a transport, and nothing is
+    // registered.
+    UserMemory(const Transport* transport, int rank) : transport_(transport), rank_(rank) {}
     UserMemory(const UserMemory&) = delete;
     UserMemory& operator=(const UserMemory&) = delete;
 
     const Transport* transport() const { return transport_; }
-    // Null: the memory is not registered. Messages are copied then, unless the transport uses any memory, and the log has
-    // the reason. May take milliseconds.
+    // Null: the memory is not registered, so that messages are copied. The log has the reason. May take milliseconds.
     const RegisteredMemory* add(std::byte* data, size_t bytes);
     // The users that may be left when a range ends: none; calls in progress; senders of a dead communicator.
     enum class Users { none, calls, senders };
@@ -28,11 +27,9 @@ class UserMemory {
     // Ends the ranges that calls may have used. No call may be in progress.
     void forget_ended() { ended_.clear(); }
 
-    // No memory would be found.
-    bool empty() const { return !any_ && ranges_.empty(); }
+    bool empty() const { return ranges_.empty(); }
     // The registered memory that holds all these bytes, or null. Of ranges that overlap, only the last one counts.
     RegisteredMemory* find(const std::byte* data, size_t bytes) const {
-        if (any_) return any_.get();
         if (ranges_.empty()) return nullptr;
         const auto after = ranges_.upper_bound(data);
         if (after == ranges_.begin()) return nullptr;
@@ -43,7 +40,6 @@ class UserMemory {
   private:
     const Transport* transport_;
     int rank_;
-    std::unique_ptr<RegisteredMemory> any_;  // holds all memory, if the transport uses any
     std::multimap<const std::byte*, std::unique_ptr<RegisteredMemory>> ranges_;  // by first byte
     std::vector<std::unique_ptr<RegisteredMemory>> ended_;                       // that may still be in use
 };

@@ -204,12 +204,6 @@ bool MessageSteps::may_be_reading(int peer) const {
     return false;
 }
 
-void MessageSteps::withdraw() {
-    offers_.withdraw();
-    for (const BlockEnds& ends : plan_->ends)
-        if (ends.target_posts && ends.target) ends.target->withdraw();
-}
-
 Result<bool> MessageSteps::flush() {
     bool empty = true;
     for (size_t index = 0; index < plan_->ends.size(); ++index)

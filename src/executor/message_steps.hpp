@@ -34,8 +34,8 @@ class MessageSteps {
     bool zero_copy_done();
     // Whether a peer may be reading zero-copy messages of this call.
     bool may_be_reading(int peer) const;
-    // After a failure: afterwards no network writes to the call's buffers, or reads what is not registered.
-    void withdraw();
+    // After a failure: afterwards no network writes to the call's buffers.
+    void withdraw() { offers_.withdraw(); }
     void add_wakeups(Wakeups& wakeups) const;
 
   private:

@@ -167,10 +167,8 @@ bool Exchange::may_be_read_by(int rank) const {
 }
 
 void Exchange::withdraw() {
-    for (Peer& peer : peers_) {
+    for (Peer& peer : peers_)
         if (peer.link.source && peer.link.offers > 0) peer.link.source->withdraw();
-        if (peer.link.target && peer.link.user_memory) peer.link.target->withdraw();
-    }
 }
 
 // Ends all messages. Peers that know addresses of ours may still read there.

@@ -58,8 +58,7 @@ class Exchange {
     // After a failure: whether `peer` may still be copying from our buffers.
     bool may_be_read_by(int peer) const;
     void abandon();
-    // After a failure, abandoned or not: afterwards no network writes to buffers that were given to receive(), or reads
-    // those that were given to send() and are not registered.
+    // After a failure, abandoned or not: afterwards no network writes to buffers that were given to receive().
     void withdraw();
     // After a failure, abandoned or not: the messages that are not complete, by their index since the exchange was
     // idle. If a single message failed, its index comes first.

@@ -30,13 +30,11 @@ std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
 }
 
 // The transport that reaches peers on other hosts, if it uses the user's memory by itself; else null.
-const Transport* user_memory_transport(const Segment& group, int rank) {
+const Transport* registering_transport(const Segment& group, int rank) {
     for (int peer = 0; peer < group.ranks(); ++peer) {
         if (group.local(peer)) continue;
         const Transport* const agreed = registry::agreed_transport(group, rank, peer);
-        if (agreed &&
-            (agreed->can(Capability::registers) || agreed->can(Capability::one_sided) || agreed->uses_any_memory()))
-            return agreed;
+        if (agreed && (agreed->can(Capability::registers) || agreed->can(Capability::one_sided))) return agreed;
     }
     return nullptr;
 }
@@ -60,7 +58,7 @@ Planner::Planner(Segment& group, const net::Identity* identity, int rank, FlagBl
       cma_(group, rank),
       run_memory_{.slot_stores = std::vector<SlotStores>(size_t(group.ranks())), .scratch = {}},
       last_level_(last_level_for(cpus_of(group), cores_of(group))),
-      user_memory_(user_memory_transport(group, rank), rank),
+      user_memory_(registering_transport(group, rank), rank),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : chooser_.links().net_slot_bytes,

@@ -2,7 +2,6 @@
 // row is tested without a change here.
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -263,79 +262,6 @@ TEST_CASE("an address that cannot be right is refused with a sentence", "[transp
     refused(right, 3, 128);
     refused(right, 2, 256);
     refused(Blob{}, 2, 128);
-}
-
-TEST_CASE("messages of all connections with a rank arrive without their senders, once these are through",
-          "[transport]") {
-    const Transport& transport = every_transport();
-    INFO(transport.name);
-    // Together much more than a socket holds, and each one little.
-    constexpr int count = 32;
-    constexpr size_t bytes = 15'000;
-    Connection first(transport, 2, bytes);
-    struct Pair {
-        std::unique_ptr<Receiver> receiver;
-        std::unique_ptr<Sender> sender;
-        bool published = false, arrived = false;
-    };
-    std::vector<Pair> pairs(count);
-    for (Pair& pair : pairs) {
-        Blob blob;
-        auto receiver = transport.listen(first.options(0, 2, bytes), blob);
-        REQUIRE(receiver.ok());
-        pair.receiver = std::move(*receiver);
-        auto sender = transport.connect(first.options(1, 2, bytes), blob);
-        REQUIRE(sender.ok());
-        pair.sender = std::move(*sender);
-    }
-    const auto receive_one = [&] {
-        for (size_t place = 0; place < pairs.size(); ++place) {
-            Pair& pair = pairs[place];
-            if (pair.arrived) continue;
-            SlotInfo info;
-            auto slot = pair.receiver->receive(info);
-            REQUIRE(slot.ok());
-            if (!*slot) continue;
-            CHECK(info.bytes == bytes);
-            CHECK(
-                std::all_of(slot->data, slot->data + bytes, [&](std::byte each) { return each == std::byte(place); }));
-            REQUIRE(pair.receiver->release().ok());
-            return pair.arrived = true;
-        }
-        return false;
-    };
-    const auto all = [&](bool Pair::*done) {
-        return std::all_of(pairs.begin(), pairs.end(), [&](const Pair& pair) { return pair.*done; });
-    };
-    const auto publish = [&](Pair& pair) {
-        auto slot = pair.sender->acquire();
-        REQUIRE(slot.ok());
-        if (!*slot) return;
-        memset(slot->data, int(&pair - pairs.data()), bytes);
-        REQUIRE(pair.sender->publish({bytes, 0, 0}).ok());
-        pair.published = true;
-    };
-    const auto through = [&] {
-        bool every = true;
-        for (Pair& pair : pairs) {
-            if (!pair.published) publish(pair);
-            auto moved = pair.sender->progress();
-            REQUIRE(moved.ok());
-            every = every && pair.published && *moved;
-        }
-        return every;
-    };
-    // The receivers take a message only when the senders come no further.
-    REQUIRE(eventually([&] {
-        for (int turn = 0; turn < 50; ++turn)
-            if (through()) return true;
-        return (void)receive_one(), false;
-    }));
-    REQUIRE(eventually([&] {
-        while (receive_one()) {
-        }
-        return all(&Pair::arrived);
-    }));
 }
 
 TEST_CASE("a rank that waits on a connection sees an abort and its origin", "[transport]") {

@@ -45,13 +45,14 @@ class Quiet {
 
 Status unusable(std::string_view why) { return fail(error::ucx_unusable, "UCX cannot be used: {}", why); }
 
-// Whether UCX_TLS admits one of these transports. UCX warns of settings of a transport that it does not use.
-bool uses(std::initializer_list<std::string_view> names) {
+// Whether UCX's shared memory is among its transports. UCX warns of settings of a transport that it does not use.
+bool uses_shared_memory() {
     const std::string transports = environment("UCX_TLS").value_or("^");
     if (transports[0] == '^') return true;
+    static constexpr std::string_view names[] = {"all", "sm", "shm", "mm", "posix", "sysv"};
     const NameList chosen(transports);
-    return std::any_of(chosen.allowed.begin(), chosen.allowed.end(), [&](std::string_view each) {
-        return std::find(names.begin(), names.end(), each) != names.end();
+    return std::any_of(chosen.allowed.begin(), chosen.allowed.end(), [](std::string_view each) {
+        return std::find(std::begin(names), std::end(names), each) != std::end(names);
     });
 }
 
@@ -59,14 +60,9 @@ Status make_context(Library& library) {
     ucp_config_t* config = nullptr;
     if (const ucs_status_t status = library.ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
         return unusable("its settings cannot be read: " + library.text(status));
-    const auto set = [&](const char* name, const char* value) {
-        if (!environment(fmt::format("UCX_{}", name).c_str())) (void)library.ucp_config_modify(config, name, value);
-    };
     // Without it UCX leaves shared memory out, because the endpoints must notice dead peers.
-    if (uses({"all", "sm", "shm", "mm", "posix", "sysv"})) set("MM_ERROR_HANDLING", "y");
-    // If a peer dies, UCX 1.13 completes a send without a copy twice over TCP, and an assertion ends the process. So UCX
-    // copies each part of a message to the buffer from which it fills the socket.
-    if (uses({"all", "tcp"})) set("ZCOPY_THRESH", "inf");
+    if (uses_shared_memory() && !environment("UCX_MM_ERROR_HANDLING"))
+        (void)library.ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
     params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/segment/shm_layout.hpp"
 #include "transports/ucx/ends.hpp"
 
 namespace weft::internal::ucx {
@@ -13,27 +12,18 @@ namespace {
 class UcxSender final : public Sender, private Inbox {
   public:
     explicit UcxSender(End end)
-        : end_(std::move(end)),
-          depth_(uint64_t(end_.options.depth)),
-          credits_(depth_),
-          data_(depth_),
-          bytes_(2 * depth_) {
+        : end_(std::move(end)), depth_(uint64_t(end_.options.depth)), credits_(depth_), data_(depth_) {
         end_.worker->add(end_.token, *this);
     }
     UcxSender(const UcxSender&) = delete;
     UcxSender& operator=(const UcxSender&) = delete;
-    ~UcxSender() override {
-        withdraw();
-        settle(posted_);
-        end_.worker->remove(end_.token, std::move(end_.buffers));
-    }
+    ~UcxSender() override { end_.worker->remove(end_.token, std::move(end_.buffers)); }
 
     Result<Slot> acquire() override;
     Status publish(const SlotInfo& info) override;
     Result<bool> progress() override;
     Result<bool> post(const std::byte* data, const RegisteredMemory*, const SlotInfo& info) override;
     uint64_t sent() override { return done_; }
-    void withdraw() override;
     void add_wakeups(Wakeups& wakeups) override {
         end_.add_wakeups(wakeups);
         wakeups.ready |= may_go_on();
@@ -44,11 +34,9 @@ class UcxSender final : public Sender, private Inbox {
     void on_credits(uint64_t credits) override {
         credits_ += credits;
         released_ += credits;
-        settle(released_);
         end_.peer->unreleased -= std::min(end_.peer->unreleased, credits);
     }
 
-    bool in_slot(uint64_t message) const { return data_[size_t(message % depth_)] == end_.buffers->slot(message); }
     bool full() const { return next_ - done_ == depth_; }
     Status check(const SlotInfo& info) const;
     void enqueue(const std::byte* data, const SlotInfo& info);
@@ -58,7 +46,6 @@ class UcxSender final : public Sender, private Inbox {
     Result<bool> step();
     Result<bool> has_room();
     Status complete_messages();
-    void settle(uint64_t end);
     bool few_on_the_way() const;
     bool may_go_on() const;
     bool flushed();
@@ -67,43 +54,25 @@ class UcxSender final : public Sender, private Inbox {
     uint64_t depth_;
     uint64_t credits_;
     std::vector<const std::byte*> data_;  // of each message on its way
-    std::vector<uint64_t> bytes_;         // of each message that is posted and not settled, with its headers
     uint64_t next_ = 0;                   // message to be published
     uint64_t posted_ = 0;                 // messages that UCX has
     uint64_t done_ = 0;                   // of these, from the first, the messages that are complete
     uint64_t released_ = 0;               // messages that the receiver has released
-    uint64_t flushed_ = 0;                // messages before the last flush
-    uint64_t settled_ = 0;                // messages that need no further call: they are released or flushed
+    uint64_t flushed_ = 0;                // messages that need no further call
     uint64_t flushing_ = 0;               // messages before the flush in progress
     bool flowing_ = false;                // the last progress() was not through
 };
 
-// A slot's message is posted without a copy. If it does not go by TCP, the receiver may read it by rendezvous.
+// A slot's message is posted without a copy, so the receiver may read it by rendezvous.
 void UcxSender::post_message() {
     const size_t place = size_t(posted_ % depth_);
     Buffers& buffers = *end_.buffers;
     MessageHeader& header = buffers.headers[place];
     end_.worker->add_credits(*end_.peer, header);
-    ucp_mem_h const memory = in_slot(posted_) ? buffers.handle() : nullptr;
-    const bool divided = header.bytes > part_bytes && end_.peer->by_tcp;
-    const uint64_t parts = divided ? (header.bytes + part_bytes - 1) / part_bytes : 1;
-    const uint64_t most = divided ? round_to_line((header.bytes + parts - 1) / parts) : header.bytes;
-    const auto post = [&](const MessageHeader& of_part, uint64_t bytes) {
-        end_.worker->post(*end_.peer, Worker::message_id, &of_part, sizeof of_part, data_[place] + of_part.offset,
-                          bytes, memory, buffers.transfers[place]);
-    };
-    buffers.transfers[place] = {};
-    post(header, most);
-    for (uint64_t part = 1; part < parts; ++part) {
-        MessageHeader& own = buffers.later_part(place, part) = header;
-        own.offset = part * most;
-        own.credits = 0;
-        post(own, std::min(most, header.bytes - own.offset));
-    }
+    const bool own = data_[place] == buffers.slot(posted_);
+    end_.worker->post(*end_.peer, Worker::message_id, &header, sizeof header, data_[place], header.bytes,
+                      own ? buffers.handle() : nullptr, buffers.transfers[place]);
     --credits_;
-    const uint64_t on_the_way = header.bytes + parts * headers_bytes;
-    bytes_[size_t(posted_ % bytes_.size())] = on_the_way;
-    end_.peer->unsettled_bytes += on_the_way;
     ++posted_;
     ++end_.peer->unreleased;
 }
@@ -111,29 +80,27 @@ void UcxSender::post_message() {
 Status UcxSender::complete_messages() {
     for (; done_ < posted_; ++done_) {
         const Transfer& transfer = end_.buffers->transfers[size_t(done_ % depth_)];
-        if (transfer.active > 0) break;
+        if (transfer.active) break;
         if (transfer.status != UCS_OK) return end_.failed("send to", transfer.status);
     }
     return ok();
 }
 
-// Messages before this one need no further call.
-void UcxSender::settle(uint64_t end) {
-    for (end = std::min(end, posted_); settled_ < end; ++settled_)
-        end_.peer->unsettled_bytes -= bytes_[size_t(settled_ % bytes_.size())];
+// Whether the messages that the receiver may not have fit the send buffer of any socket.
+bool UcxSender::few_on_the_way() const {
+    constexpr uint64_t most = 16'384;  // bytes; Linux's net.ipv4.tcp_wmem
+    uint64_t bytes = 0;
+    for (uint64_t message = std::max(released_, flushed_); message < next_; ++message)
+        bytes += end_.buffers->headers[size_t(message % depth_)].bytes;
+    return bytes <= most;
 }
-
-// Of messages that are complete: whether what the receiver may not have fits the send buffer of any socket. All connections
-// with the peer share a socket.
-bool UcxSender::few_on_the_way() const { return settled_ == next_ || end_.peer->unsettled_bytes <= on_the_way_most; }
 
 // Another end's call may have taken what this one waits for.
 bool UcxSender::may_go_on() const {
     if (!end_.peer) return false;
     const Transfer& first = end_.buffers->transfers[size_t(done_ % depth_)];
-    return end_.peer->status != UCS_OK || (posted_ < next_ && credits_ > 0) || (done_ < posted_ && first.active == 0) ||
-           (flushed_ < flushing_ && end_.buffers->flush.active == 0) ||
-           (flowing_ && done_ == next_ && few_on_the_way());
+    return end_.peer->status != UCS_OK || (posted_ < next_ && credits_ > 0) || (done_ < posted_ && !first.active) ||
+           (flushed_ < flushing_ && !end_.buffers->flush.active) || (flowing_ && done_ == next_ && few_on_the_way());
 }
 
 // UCX completes a message when it has a copy of it. If a socket is full, it needs further calls to bring that on its way.
@@ -144,12 +111,10 @@ bool UcxSender::flushed() {
     while (flushed_ < done_) {
         if (flushing_ == flushed_) {
             flushing_ = done_;
-            flush = {};
             end_.worker->flush(*end_.peer, flush);
         }
-        if (flush.active > 0) return false;
+        if (flush.active) return false;
         flushed_ = flushing_;
-        settle(flushed_);
     }
     return true;
 }
@@ -230,18 +195,9 @@ Result<bool> UcxSender::post(const std::byte* data, const RegisteredMemory*, con
     WEFT_TRY(check(info));
     auto room = has_room();
     if (!room || !*room) return room;
-    if (!end_.peer || !end_.peer->by_tcp) return send(data, info);
     enqueue(data, info);
     WEFT_TRY(begin());
     return true;
-}
-
-// A message that UCX does not have yet is not posted after the worker has stopped.
-void UcxSender::withdraw() {
-    for (uint64_t message = done_; message < next_; ++message) {
-        const bool done = message < posted_ && end_.buffers->transfers[size_t(message % depth_)].active == 0;
-        if (!done && !in_slot(message)) return end_.worker->stop();
-    }
 }
 
 }  // namespace

@@ -20,10 +20,7 @@ bool selected() {
 
 class UcxTransport final : public Transport {
   public:
-    UcxTransport()
-        : Transport("ucx",
-                    capabilities(Capability::posts, Capability::offers, Capability::sleeps, Capability::remote)) {}
-    bool uses_any_memory() const override { return true; }
+    UcxTransport() : Transport("ucx", capabilities(Capability::posts, Capability::sleeps, Capability::remote)) {}
     std::string available() const override {
         if (!selected()) return "WEFT_TRANSPORTS does not name it";
         const auto& library = library_of_process();

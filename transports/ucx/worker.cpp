@@ -1,11 +1,8 @@
 #include "transports/ucx/worker.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <sstream>
 #include <utility>
 
 #include "src/base/clock.hpp"
@@ -18,12 +15,43 @@ namespace weft::internal::ucx {
 // How long the end of a communicator waits for the network to take its last messages.
 static constexpr int64_t close_us = 100'000;
 
-// Destroying a worker with requests would end the process. Its sockets stay open until the process ends.
-static void keep_stopped(ucp_worker_h worker, std::vector<std::shared_ptr<Buffers>> buffers) {
-    static std::mutex mutex;
-    static auto& all = *new std::vector<std::pair<ucp_worker_h, std::vector<std::shared_ptr<Buffers>>>>;
-    const std::lock_guard lock(mutex);
-    all.emplace_back(worker, std::move(buffers));
+void Buffers::Freed::operator()(std::byte* memory) const { free(memory); }
+
+Result<std::shared_ptr<Buffers>> Buffers::make(const Library& library, int depth, size_t slot_bytes) {
+    auto buffers = std::make_shared<Buffers>();
+    const size_t count = size_t(depth);
+    buffers->stride_ = round_to_line(std::max<size_t>(slot_bytes, 1));
+    const size_t whole = buffers->stride_ * count;
+    buffers->memory_.reset(static_cast<std::byte*>(aligned_alloc(line_bytes, whole)));
+    if (!buffers->memory_)
+        return fail(error::memory_exhausted, "there is no memory for a connection's slots of {} bytes", whole);
+    memset(buffers->memory_.get(), 0, whole);
+    buffers->transfers.resize(count);
+    buffers->headers.resize(count);
+    buffers->credit_transfers.resize(count);
+    buffers->credits.resize(count);
+    buffers->library_ = &library;
+    ucp_mem_map_params_t params{};
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address = buffers->memory_.get();
+    params.length = whole;
+    if (const ucs_status_t status = library.ucp_mem_map(library.context, &params, &buffers->handle_); status != UCS_OK)
+        return fail(
+            error::ucx_broken,
+            "UCX cannot register {} bytes for a connection's slots: {}; `ulimit -l` limits the memory that NICs "
+            "may use",
+            whole, library.text(status));
+    return buffers;
+}
+
+Buffers::~Buffers() {
+    if (handle_) (void)library_->ucp_mem_unmap(library_->context, handle_);
+}
+
+bool Buffers::active() const {
+    const auto is_active = [](const Transfer& transfer) { return transfer.active; };
+    return flush.active || std::any_of(transfers.begin(), transfers.end(), is_active) ||
+           std::any_of(credit_transfers.begin(), credit_transfers.end(), is_active);
 }
 
 Result<std::shared_ptr<Worker>> Worker::of(const net::Identity& identity, int rank) {
@@ -77,19 +105,8 @@ Status Worker::init(int rank) {
 
 Worker::~Worker() {
     if (!worker_) return;
-    if (stopped_) {
-        keep_stopped(worker_, std::move(kept_));
-        return;
-    }
     close_endpoints();
     library_.ucp_worker_destroy(worker_);
-}
-
-// A request cannot be cancelled while it waits for its socket, and neither a closed endpoint nor a destroyed worker may have
-// requests. But UCX sends over TCP in ucp_worker_progress() only.
-void Worker::stop() {
-    for (const auto& [rank, peer] : peers_) peer->status = UCS_ERR_CANCELED;
-    stopped_ = true;
 }
 
 // Messages that were sent must still arrive, so endpoints are flushed before they are closed. Closing by force then needs
@@ -97,7 +114,7 @@ void Worker::stop() {
 void Worker::close_endpoints() {
     const auto settle = [&](std::vector<Transfer>& transfers) {
         const int64_t until = now_us() + close_us;
-        const auto is_active = [](const Transfer& transfer) { return transfer.active > 0; };
+        const auto is_active = [](const Transfer& transfer) { return transfer.active; };
         while (std::any_of(transfers.begin(), transfers.end(), is_active) && now_us() < until) progress();
         return std::none_of(transfers.begin(), transfers.end(), is_active);
     };
@@ -130,7 +147,6 @@ Result<Peer*> Worker::peer(int rank, const std::vector<std::byte>& address) {
     std::unique_ptr<Peer>& peer = peers_[rank];
     if (peer) return peer.get();
     peer = std::make_unique<Peer>();
-    if (stopped_) peer->status = UCS_ERR_CANCELED;
     ucp_ep_params_t params{};
     params.field_mask =
         UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -145,34 +161,14 @@ Result<Peer*> Worker::peer(int rank, const std::vector<std::byte>& address) {
                     rank, library_.text(status))
             .about({.rank = rank});
     }
-    peer->by_tcp = by_tcp(peer->endpoint);
     return peer.get();
-}
-
-// UCX tells the transports of an endpoint only in print: `lane[0]:  1:tcp/eth0.0 md[0] -> md[0]/tcp/sysdev[255] am`.
-bool Worker::by_tcp(ucp_ep_h endpoint) const {
-    char* text = nullptr;
-    size_t bytes = 0;
-    FILE* const stream = open_memstream(&text, &bytes);
-    if (!stream) return false;
-    library_.ucp_ep_print_info(endpoint, stream);
-    fclose(stream);
-    std::istringstream lines(std::string(text, bytes));
-    free(text);
-    int lanes = 0, by_others = 0;
-    for (std::string line; std::getline(lines, line);) {
-        if (line.find("lane[") == std::string::npos) continue;
-        ++lanes;
-        by_others += line.find(":tcp/") == std::string::npos;
-    }
-    return lanes > 0 && by_others == 0;
 }
 
 // UCX arms the descriptor only if no event is left, some of which mean nothing here.
 bool Worker::arm() {
     constexpr int most = 16;
     bool quiet = true;
-    for (int turn = 0; turn < most && !stopped_; ++turn) {
+    for (int turn = 0; turn < most; ++turn) {
         if (library_.ucp_worker_arm(worker_) == UCS_OK) return quiet;
         quiet = library_.ucp_worker_progress(worker_) == 0 && quiet;
     }
@@ -181,7 +177,7 @@ bool Worker::arm() {
 
 void Worker::drain() {
     constexpr int most = 64;  // peers may send without end
-    for (int turn = 0; turn < most && !stopped_ && library_.ucp_worker_progress(worker_) != 0; ++turn) {
+    for (int turn = 0; turn < most && library_.ucp_worker_progress(worker_) != 0; ++turn) {
     }
 }
 
@@ -203,10 +199,9 @@ void Worker::complete_receive(void* request, ucs_status_t status, size_t, void* 
 void Worker::post(Peer& peer, unsigned id, const void* header, size_t header_bytes, const std::byte* data, size_t bytes,
                   ucp_mem_h memory, Transfer& transfer) {
     ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     param.cb.send = complete;
     param.user_data = &transfer;
-    param.flags = peer.by_tcp ? UCP_AM_SEND_FLAG_EAGER : 0;
     if (memory && bytes > 0) {
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
         param.memh = memory;

@@ -9,9 +9,62 @@
 #include <vector>
 
 #include "src/net/secret.hpp"
-#include "transports/ucx/buffers.hpp"
+#include "transports/ucx/library.hpp"
 
 namespace weft::internal::ucx {
+
+// The header of a message, as an active message carries it.
+struct MessageHeader {
+    uint64_t connection = 0;  // the receiver's token, which no other connection of its process has
+    uint64_t sequence = 0;    // from 1
+    uint64_t bytes = 0;
+    uint64_t operation = 0;
+    uint32_t fingerprint = 0;
+    uint32_t credits = 0;   // that go along, for a connection in the other direction
+    uint64_t credited = 0;  // the token of that one
+};
+// Returns credits to the sender.
+struct CreditHeader {
+    uint64_t connection = 0;
+    uint64_t credits = 0;
+};
+
+// An operation that UCX may complete later.
+struct Transfer {
+    bool active = false;
+    ucs_status_t status = UCS_OK;
+    void begin() { active = true, status = UCS_OK; }
+    void end(ucs_status_t how) { active = false, status = how; }
+};
+
+// Memory of one end. It outlives the end while UCX may still use it.
+class Buffers {
+  public:
+    static Result<std::shared_ptr<Buffers>> make(const Library& library, int depth, size_t slot_bytes);
+    Buffers() = default;
+    Buffers(const Buffers&) = delete;
+    Buffers& operator=(const Buffers&) = delete;
+    ~Buffers();
+    std::byte* slot(uint64_t message) { return memory_.get() + message % transfers.size() * stride_; }
+    ucp_mem_h handle() const { return handle_; }
+    bool active() const;
+
+    // One for each slot.
+    std::vector<Transfer> transfers;
+    std::vector<MessageHeader> headers;
+    std::vector<Transfer> credit_transfers;
+    std::vector<CreditHeader> credits;
+    Transfer flush;
+
+  private:
+    struct Freed {
+        void operator()(std::byte* memory) const;
+    };
+    const Library* library_ = nullptr;
+    std::unique_ptr<std::byte, Freed> memory_;
+    ucp_mem_h handle_ = nullptr;
+    size_t stride_ = 0;
+};
 
 // An end of a connection, as a worker sees it.
 class Inbox {
@@ -28,10 +81,7 @@ struct Peer {
     ucp_ep_h endpoint = nullptr;
     ucs_status_t status = UCS_OK;  // otherwise the endpoint is broken
     uint64_t unreleased = 0;       // messages that the peer may not have yet
-    uint64_t unsettled_bytes = 0;  // of messages of all connections that UCX has, and the kernel may not have
-    uint64_t owed_bytes = 0;       // of messages whose credits it does not have yet
     uint64_t owing = 0;            // the token of a receiver that owes it credits; 0: none
-    bool by_tcp = false;           // UCX reaches it by TCP alone
 };
 
 // Thread-bound to its rank.
@@ -48,17 +98,12 @@ class Worker {
     const std::vector<std::byte>& address() const { return address_; }
     // The endpoint to a rank with the worker at `address`. The pointer stays valid as long as the worker.
     Result<Peer*> peer(int rank, const std::vector<std::byte>& address);
-    void progress() {
-        if (!stopped_) (void)library_.ucp_worker_progress(worker_);
-    }
+    void progress() { (void)library_.ucp_worker_progress(worker_); }
     void drain();  // takes what has arrived
     ucp_worker_h handle() const { return worker_; }
     int descriptor() const { return descriptor_; }
     // False: something came, for any connection of the rank, or there is no end of events; the rank must not sleep.
     bool arm();
-
-    // After a failure: from now on UCX does nothing. All connections of the rank are broken then.
-    void stop();
 
     // An end gets what comes with its token until it is removed. UCX may still use the buffers then.
     void add(uint64_t token, Inbox& inbox) { inboxes_[token] = &inbox; }
@@ -78,7 +123,6 @@ class Worker {
   private:
     Status init(int rank);
     void close_endpoints();
-    bool by_tcp(ucp_ep_h endpoint) const;
     static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                    const ucp_am_recv_param_t* param);
     static ucs_status_t on_credits(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
@@ -87,7 +131,6 @@ class Worker {
 
     const Library& library_;
     ucp_worker_h worker_ = nullptr;
-    bool stopped_ = false;
     int descriptor_ = -1;
     std::vector<std::byte> address_;
     std::map<int, std::unique_ptr<Peer>> peers_;
