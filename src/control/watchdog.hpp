@@ -13,8 +13,7 @@ namespace weft::internal {
 struct WatchdogLimits {
     int64_t warn_us = 0;     // 0: never
     int64_t timeout_us = 0;  // 0: never
-    int64_t repeat_us =
-        0;  // for so long a network device repeats data before it reports a failure (Transport::repeat_us())
+    int64_t repeat_us = 0;   // Transport::repeat_us() of the slowest transport
 
     // The age at which data of a remote rank that has finished its call will not come any more. A device reports before.
     int64_t in_flight_us() const { return std::max<int64_t>(45'000'000, repeat_us + repeat_us / 2); }

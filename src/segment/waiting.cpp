@@ -26,13 +26,13 @@ constexpr uint32_t polls_between_yields_shared = 16;
 constexpr int waits_between_surveys = 256;
 constexpr uint32_t polls_between_clocks = 64;  // of polls that yield: a clock read costs much less than a thread switch
 // For polls of sockets and queues. A poll of a socket is a system call, and a yield follows. A queue in memory is polled
-// several times in a turn, which a yield ends. Above crowded_turn_us on average, other threads, usually ranks, run on this
-// core. Above crowded_yield_us in one yield, another process used a time slice here. crowded_memory: the number of
-// waits that remember this.
+// several times before a yield. If a yield and the polls before it take more than crowded_wait_us on average, other
+// threads, usually ranks, run on this core. If one yield takes more than crowded_yield_us, another process used a time
+// slice here. crowded_memory: the number of waits that remember this.
 // A rank that sleeps in the kernel's poll wakes late, so it sleeps early only on a crowded core.
 constexpr int64_t us_between_yields = 1;
-constexpr int64_t turns_between_averages = 16;
-constexpr int64_t crowded_turn_us = 4, crowded_yield_us = 1'000;
+constexpr int64_t yields_between_averages = 16;
+constexpr int64_t crowded_wait_us = 4, crowded_yield_us = 1'000;
 constexpr int crowded_memory = 64;
 constexpr int64_t first_look_us = 20'000;     // silence after which the rank checks for dead peers
 constexpr int64_t slowest_look_us = 250'000;  // bounds the detection of a death to a second after any silence
@@ -117,14 +117,14 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         silence_.since_us = now_us();
         silence_.us = 0;
         silence_.next_look_us = silence_.since_us + first_look_us;
-        turns_.since_us = silence_.since_us;
-        turns_.number = 0;
+        yields_.last_us = silence_.since_us;
+        yields_.number = 0;
     }
     seen_here();
     ++polls_;
     const int64_t before_us = silence_.since_us + silence_.us;
     const bool polls = !crowded_ && silence_.us < sleep_us_;
-    const bool yields = polls && before_us - turns_.since_us >= us_between_yields;
+    const bool yields = polls && before_us - yields_.last_us >= us_between_yields;
     if (yields) {
         sched_yield();
     } else if (polls) {
@@ -144,10 +144,10 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         // yields.
         const bool slice = now - before_us > crowded_yield_us;
         if (slice) crowded_waits_ = crowded_memory;
-        ++turns_.number;
+        ++yields_.number;
         crowded_ =
-            slice || (turns_.number % turns_between_averages == 0 && silence_.us > turns_.number * crowded_turn_us);
-        turns_.since_us = now;
+            slice || (yields_.number % yields_between_averages == 0 && silence_.us > yields_.number * crowded_wait_us);
+        yields_.last_us = now;
     }
     if (segment_->aborted()) return true;
     if (now < silence_.next_look_us) return false;

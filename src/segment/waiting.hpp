@@ -17,9 +17,9 @@ namespace weft::internal {
 struct Silence {
     int64_t since_us = 0, us = 0, next_look_us = 0;
 };
-// Polls of a wait for sockets between two yields.
+// The yields of a wait for sockets: the last one (at first: the begin of the wait), and their number.
 struct Yields {
-    int64_t since_us = 0, number = 0;
+    int64_t last_us = 0, number = 0;
 };
 
 // One per rank, kept across calls. Thread-bound to the thread that drives the rank.
@@ -81,7 +81,7 @@ class Waiting {
     int crowded_waits_ = 0;   // waits that assume crowded_ from the start
     Wakeups wakeups_;
     Silence silence_;
-    Yields turns_;
+    Yields yields_;
 };
 
 }  // namespace weft::internal

@@ -65,8 +65,8 @@ constexpr bool adds(weftRedOp_t op) { return op == weftSum || op == weftAvg || o
 void bind_operation(KernelArguments& arguments, const Operation& operation, int ranks, bool in_one_place);
 // Whether the multicast kernel can execute the operation: sums of some types and copies to all, with data.
 bool multicast_serves(const Operation& operation);
-// The kernel's element type, of kernel_type(). If bytes only move, it is the largest word that divides the message, so that nothing is
-// widened.
+// The kernel's element type, of kernel_type(). If bytes only move, it is the largest word that divides the message, so
+// that nothing is widened.
 weftDataType_t element_of(const Operation& operation, Body body);
 
 // The entry point in the device code, as in "weft_steps_float_sum". `sums`: see adds().
