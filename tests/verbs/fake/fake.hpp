@@ -312,6 +312,8 @@ class Engine {
     bool prepare(Pair& pair, SendEntry& entry);
     bool check_deadline(Pair& pair, int64_t now);
     void start_deadline(Pair& pair, int64_t now);
+    static bool awaits_answer(const Pair& pair);
+    void end_first(Pair& pair);
     void handle_answer(Pair& pair, const Message& message);
     bool acknowledged(Pair& pair, uint64_t sequence);
     void take_response(Pair& pair, const Message& message);

@@ -119,6 +119,12 @@ void Engine::go_back(Pair& pair, int64_t not_before_us) {
     pair.wait_until_us = not_before_us;
 }
 
+// Whether the oldest request was sent. A late answer also counts while the request waits to be sent again: a peer that
+// refused it does not answer a second time.
+bool Engine::awaits_answer(const Pair& pair) {
+    return !pair.flying.empty() && pair.flying.front().message.payload != nullptr;
+}
+
 void Engine::handle_answer(Pair& pair, const Message& message) {
     if (pair.now != verbs::state::ready_to_send) return;
     const Header& header = message.header;
@@ -127,8 +133,7 @@ void Engine::handle_answer(Pair& pair, const Message& message) {
         return;
     }
     if (header.sequence > 0 && !acknowledged(pair, header.sequence - 1)) return;
-    // Of a request that was sent and has no answer yet?
-    if (pair.sent == 0 || pair.flying.front().sequence != header.sequence) return;
+    if (!awaits_answer(pair) || pair.flying.front().sequence != header.sequence) return;
     switch (header.kind) {
         case Kind::response: take_response(pair, message); break;
         case Kind::resend: go_back(pair, 0); break;
@@ -146,15 +151,13 @@ void Engine::handle_answer(Pair& pair, const Message& message) {
 
 // Completes the requests up to a sequence number. False: the queue pair failed. A read ends with its response only.
 bool Engine::acknowledged(Pair& pair, uint64_t sequence) {
-    while (pair.sent > 0 && pair.flying.front().sequence <= sequence) {
+    while (awaits_answer(pair) && pair.flying.front().sequence <= sequence) {
         const SendEntry& entry = pair.flying.front();
         if (entry.opcode == verbs::opcode::read) break;
         if (const int status = World::get().completion_status()) return fail(pair, status), false;
         complete(pair, entry, wc::success);
-        pair.flying.pop_front();
-        --pair.sent;
-        pair.retries = pair.rnr_retries = 0;
-        start_deadline(pair, now_us());
+        pair.rnr_retries = 0;
+        end_first(pair);
     }
     return true;
 }
@@ -171,8 +174,12 @@ void Engine::take_response(Pair& pair, const Message& message) {
     }
     if (const int status = World::get().completion_status()) return fail(pair, status);
     complete(pair, entry, wc::success);
+    end_first(pair);
+}
+
+void Engine::end_first(Pair& pair) {
     pair.flying.pop_front();
-    --pair.sent;
+    if (pair.sent > 0) --pair.sent;
     pair.retries = 0;
     start_deadline(pair, now_us());
 }
