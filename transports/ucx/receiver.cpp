@@ -13,7 +13,7 @@ namespace {
 class UcxReceiver final : public Receiver, private Inbox {
   public:
     explicit UcxReceiver(End end)
-        : end_(std::move(end)), depth_(uint64_t(end_.options.depth)), batch_(std::max<uint64_t>(1, depth_ / 2)) {
+        : end_(std::move(end)), depth_(uint64_t(end_.options.depth)), batch_(std::clamp<uint64_t>(depth_ / 2, 1, 3)) {
         end_.worker->add(end_.token, *this);
     }
     UcxReceiver(const UcxReceiver&) = delete;
@@ -44,7 +44,7 @@ class UcxReceiver final : public Receiver, private Inbox {
 
     End end_;
     uint64_t depth_;
-    uint64_t batch_;         // credits that are returned together
+    uint64_t batch_;         // credits that are returned together: few, so that the sender's few_on_the_way() holds
     uint64_t released_ = 0;  // messages
     uint64_t returned_ = 0;  // credits
     uint64_t credit_messages_ = 0;

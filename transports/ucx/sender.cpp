@@ -8,6 +8,10 @@ namespace weft::internal::ucx {
 
 namespace {
 
+// Messages that UCX does not copy before it sends them, by default: it sends them from their memory, or by rendezvous. They
+// are complete when the kernel, or the peer, has them and all messages before them.
+constexpr uint64_t uncopied_bytes = 8'192;
+
 // Thread-bound (transports/connection.hpp).
 class UcxSender final : public Sender, private Inbox {
   public:
@@ -82,6 +86,7 @@ Status UcxSender::complete_messages() {
         const Transfer& transfer = end_.buffers->transfers[size_t(done_ % depth_)];
         if (transfer.active) break;
         if (transfer.status != UCS_OK) return end_.failed("send to", transfer.status);
+        if (end_.buffers->headers[size_t(done_ % depth_)].bytes >= uncopied_bytes) flushed_ = done_ + 1;
     }
     return ok();
 }
@@ -103,18 +108,19 @@ bool UcxSender::may_go_on() const {
            (flushed_ < flushing_ && !end_.buffers->flush.active) || (flowing_ && done_ == next_ && few_on_the_way());
 }
 
-// UCX completes a message when it has a copy of it. If a socket is full, it needs further calls to bring that on its way.
-// A flush over TCP needs the peer's calls, so it is left out if the kernel has the bytes for sure.
+// UCX completes a short message when it has a copy of it. If a socket is full, it needs further calls to bring that on its
+// way. A flush over TCP may need calls of a peer that has all it waits for, so it is left out if the kernel has the bytes
+// for sure.
 // A peer that has left has taken all that it needs, or its death is reported elsewhere.
 bool UcxSender::flushed() {
     Transfer& flush = end_.buffers->flush;
     while (flushed_ < done_) {
-        if (flushing_ == flushed_) {
+        if (flushing_ <= flushed_ && !flush.active) {
             flushing_ = done_;
             end_.worker->flush(*end_.peer, flush);
         }
         if (flush.active) return false;
-        flushed_ = flushing_;
+        flushed_ = std::max(flushed_, flushing_);
     }
     return true;
 }
