@@ -83,6 +83,7 @@ gpus-registered              1  60  8  gpus_processes all_reduce 8..256M -n 20 -
 gpus-processes               1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo  # all-reduce
 gpus-graphs                  1  60  8  gpus_threads all_reduce 8..256M -n 20 -G 5     # all-reduce in graphs
 gpus-registered-graphs       1  60  8  gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
+gpus-engines                 1  60  8  with WEFT_GPU_BLOCK_POLICY=1 gpus_processes all_gather 1M,32M,256M -n 20 -R 1  # all-gather by copy engines
 gpus-multicast               1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo  # all-reduce by the switch
 gpus-without-multicast       1  60  8  with WEFT_GPU_MULTICAST=0 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -R 1  # all-reduce without the switch, registered
 gpus-multicast-gather        1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_gather 1M,32M,256M -n 20 --show algo  # all-gather by the switch
@@ -127,6 +128,7 @@ processes-4-registered       2  60 10  processes 4 all_reduce 8,16M -n 5 --show 
 processes-uneven             2  60  8  processes 4 alltoallv 64,16M -n 5 -R 1         # uneven parts, registered
 processes-put                2  60  8  processes 4 put 8,16M -n 5                     # puts
 processes-gather             2  60  8  processes 4 all_gather 64,16M -n 5 -R 1        # all-gather, registered
+processes-engines            2  60  8  with WEFT_GPU_BLOCK_POLICY=1 processes 2 all_gather 64,16M -n 5 -R 1  # all-gather by copy engines
 path-descriptors             2  60  6  by_path descriptors                            # WEFT_GPU_PATH=descriptors
 path-descriptors-messages    2  60  5  with WEFT_GPU_PATH=descriptors processes 2 sendrecv 8,16M -n 5  # WEFT_GPU_PATH=descriptors, messages
 path-host                    2  60  6  by_path host                                   # WEFT_GPU_PATH=host

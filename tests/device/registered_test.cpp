@@ -51,6 +51,16 @@ TEST_CASE("copy engines gather from registered buffers of all ranks, and kernels
     }
 }
 
+TEST_CASE("copy engines gather from windows, outside captures", "[processes][fake]") {
+    for (const int each : {1, 2}) {
+        Job job(4, "gpus 4; leaks fatal", 4, each);
+        job.variables.push_back("WEFT_GPU_GRAPH_REGISTER=0");
+        job.start_all({"init", "copies_in_windows 30001", "destroy"});
+        job.finish();
+        CHECK(contains(job[0].output(), "copied"));
+    }
+}
+
 TEST_CASE("a process that dies while streams wait for it without kernels is named, and the streams go on",
           "[processes][fake]") {
     Job job(3, "gpus 3; leaks fatal", 3);

@@ -621,28 +621,32 @@ struct Worker {
     void in_place(size_t elements) {
         if (Sums(*this, elements, false).once() != count) test::tell("wrong: not offered");
     }
-    // All-gathers by copy engines, until all ranks have mapped the registered buffers; then without kernels.
-    void copies(size_t elements) {
+    // All-gathers by copy engines, from buffers that are registered or lie in windows.
+    void copies(size_t elements, bool in_windows) {
         weftCallConfig_t without_kernels = WEFT_CALL_CONFIG_INITIALIZER;
         without_kernels.blockPolicy = WEFT_BLOCK_POLICY_ZERO;
         for (weftComm_t comm : comms) demand(weftCommSetCallConfig(comm, &without_kernels));
         std::vector<std::unique_ptr<DeviceBuffer>> from, to;
-        std::vector<void*> registered(size_t(count), nullptr);
         for (int index = 0; index < count; ++index) {
             from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 64, kind));
             to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4 * size_t(ranks), 64, kind));
         }
-        const auto gather = [&](uint32_t add) {
-            for (int index = 0; index < count; ++index) {
-                const std::vector<uint32_t> own(elements, uint32_t(first + index) + add);
-                from[size_t(index)]->write(own.data(), elements * 4);
-            }
+        // Whether no kernel was launched.
+        const auto enqueue = [&] {
             const int before = fake::calls("cuLaunchKernelEx");
             demand(weftGroupStart());
             for (size_t index = 0; index < size_t(count); ++index)
                 demand(weftAllGather(from[index]->data(), to[index]->data(), elements, weftUint32, comms[index],
                                      streams[index]->weft()));
             demand(weftGroupEnd());
+            return fake::calls("cuLaunchKernelEx") == before;
+        };
+        const auto gather = [&](uint32_t add) {
+            for (int index = 0; index < count; ++index) {
+                const std::vector<uint32_t> own(elements, uint32_t(first + index) + add);
+                from[size_t(index)]->write(own.data(), elements * 4);
+            }
+            const bool without_kernel = enqueue();
             for (int index = 0; index < count; ++index) {
                 streams[size_t(index)]->finish();
                 const Bytes got = to[size_t(index)]->read(elements * 4 * size_t(ranks));
@@ -650,9 +654,48 @@ struct Worker {
                     tell_wrong(reinterpret_cast<const uint32_t*>(got.data()) + elements * size_t(rank), elements,
                                uint32_t(rank) + add);
             }
-            return fake::calls("cuLaunchKernelEx") == before;
+            return without_kernel;
         };
         if (gather(1)) test::tell("wrong: no kernel, though nothing is registered");
+        in_windows ? copies_in_windows(from, elements, gather, enqueue) : copies_registered(from, elements, gather);
+        for (weftComm_t comm : comms) demand(weftCommSetCallConfig(comm, nullptr));
+    }
+    using Buffers = std::vector<std::unique_ptr<DeviceBuffer>>;
+    // All parts of a window are mapped when it is registered. Graphs may outlive it; they do not register buffers here.
+    template <class Gather, class Enqueue>
+    void copies_in_windows(const Buffers& from, size_t elements, Gather&& gather, Enqueue&& enqueue) {
+        std::vector<weftWindow_t> windows(static_cast<size_t>(count));
+        const auto all = [&](auto&& call) {
+            demand(weftGroupStart());
+            for (int index = 0; index < count; ++index) demand(call(size_t(index)));
+            demand(weftGroupEnd());
+        };
+        all([&](size_t index) {
+            return weftCommWindowRegister(comms[index], from[index]->data(), elements * 4, &windows[index], 0);
+        });
+        agree(true);
+        for (uint32_t round = 2; round < 5; ++round)
+            if (!gather(round)) test::tell("wrong: a kernel, though the send buffers lie in windows");
+        test::tell("copied");
+        for (const auto& stream : streams) {
+            const Current current(stream->device);
+            demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        }
+        if (enqueue()) test::tell("wrong: no kernel in a graph, which may outlive the windows");
+        for (const auto& stream : streams) {
+            const Current current(stream->device);
+            CUgraph graph = nullptr;
+            demand(cuStreamEndCapture(stream->handle, &graph));
+            demand(cuGraphDestroy(graph));
+        }
+        all([&](size_t index) { return weftCommWindowDeregister(comms[index], windows[index]); });
+        agree(true);
+        if (gather(5)) test::tell("wrong: no kernel after the windows");
+    }
+    // Until all ranks have mapped the buffers; then without kernels.
+    template <class Gather>
+    void copies_registered(const Buffers& from, size_t elements, Gather&& gather) {
+        std::vector<void*> registered(size_t(count), nullptr);
         // Only some ranks first.
         const auto register_own = [&](bool even) {
             for (int index = 0; index < count; ++index)
@@ -673,7 +716,6 @@ struct Worker {
             while (weftCommDeregister(comms[size_t(index)], registered[size_t(index)]) == weftTimeout) continue;
         agree(true);
         if (gather(round)) test::tell("wrong: no kernel after deregistration");
-        for (weftComm_t comm : comms) demand(weftCommSetCallConfig(comm, nullptr));
     }
     // All-gathers by copy engines, for which the last rank's stream is late. Then its process is killed.
     void copies_late() {
@@ -757,7 +799,8 @@ int main(int count, char** arguments) try {
         if (verb == "graphs") worker.graphs(number);
         if (verb == "registered") worker.registered(number);
         if (verb == "staged") worker.staged(number);
-        if (verb == "copies") worker.copies(number);
+        if (verb == "copies") worker.copies(number, false);
+        if (verb == "copies_in_windows") worker.copies(number, true);
         if (verb == "copies_late") worker.copies_late();
         if (verb == "in_place") worker.in_place(number);
         if (verb == "messages") worker.messages(number);

@@ -57,7 +57,7 @@ Relation identity() {
 // One choice of sources and orders, and the check of the axioms.
 class Execution {
   public:
-    explicit Execution(const Program& program) : program_(program) {
+    Execution(const Program& program, Assume assume) : program_(program), assume_(assume) {
         for (const Event& event : program.events())
             if (event.kind <= Kind::write) locations_[event.location];
         for (const auto& [location, writes] : locations_) events_.push_back({Kind::write, -1, location, 0});
@@ -104,7 +104,7 @@ class Execution {
     }
     bool morally_strong(size_t one, size_t other) const {
         const Event &a = events_[one], &b = events_[other];
-        if (a.thread < 0 || b.thread < 0) return false;
+        if (a.thread < 0 || b.thread < 0 || a.by_alias != b.by_alias) return false;
         if (a.thread == b.thread) return true;
         return a.order != Order::weak && b.order != Order::weak && includes(a, b) && includes(b, a);
     }
@@ -118,9 +118,29 @@ class Execution {
                 if (a.thread == b.thread && a.thread >= 0 && i < k) program_order_.add(i, k);
                 if (a.kind == Kind::arrive && b.kind == Kind::leave && a.location == b.location) barriers_.add(i, k);
                 if (same_location(i, k) && morally_strong(i, k)) strong_.add(i, k);
-                if (same_location(i, k)) overlaps_.add(i, k);
+                if (same_location(i, k) && a.by_alias == b.by_alias) overlaps_.add(i, k);
                 if (k == i + 1 && b.of_atomic) atomics_.add(i, k);
             }
+        const Relation later = (program_order_ | barriers_).closed();
+        for (size_t i = 0; i < events_.size() && assume_ == Assume::loads_return; ++i)
+            for (size_t k = 0; k < events_.size() && events_[i].kind == Kind::read; ++k)
+                if (program_order_.has(i, k) && (events_[k].kind == Kind::arrive || events_[k].kind == Kind::branch))
+                    returned_.row[i] |= later.row[k];
+    }
+    // Base causality without the pairs of accesses by different addresses that have no fence between them.
+    Relation by_addresses(const Relation& base) const {
+        const Relation path = base | program_order_;
+        Relation fenced, result = base;
+        for (size_t fence = 0; fence < events_.size(); ++fence)
+            for (size_t i = 0; i < events_.size() && events_[fence].kind == Kind::alias_fence; ++i)
+                if (path.has(i, fence)) fenced.row[i] |= path.row[fence];
+        for (size_t i = 0; i < events_.size(); ++i)
+            for (size_t k = 0; k < events_.size(); ++k)
+                if (same_location(i, k) && events_[i].thread >= 0 && events_[i].by_alias != events_[k].by_alias) {
+                    result.row[i] &= ~(1u << k);
+                    if (fenced.has(i, k)) result.add(i, k);
+                }
+        return result;
     }
 
     bool consistent() const {
@@ -148,7 +168,7 @@ class Execution {
                     morally_strong(i, k))
                     synchronizes.add(i, k);
         const Relation around = program_order_ | identity();
-        const Relation base = (around.then(synchronizes).then(around) | initial_).closed();
+        const Relation base = by_addresses((around.then(synchronizes).then(around) | initial_).closed());
         const Relation cause = base | observation.then(base | (program_order_ & overlaps_));
         // Coherence, sequential order of each location, causality.
         for (const auto& [location, writes] : locations_)
@@ -156,7 +176,8 @@ class Execution {
                 for (size_t k = 0; k < i; ++k)
                     if (cause.has(writes[i], writes[k])) return false;
         const Relation communication = reads_from | coherence | from_reads;
-        return ((communication & strong_) | (program_order_ & overlaps_)).acyclic() &&
+        return (reads_from | returned_).acyclic() &&
+               ((communication & strong_) | (program_order_ & overlaps_)).acyclic() &&
                (reads_from | from_reads).then(cause).irreflexive();
     }
     static uint32_t before(const Relation& order, size_t event) {
@@ -167,10 +188,12 @@ class Execution {
     }
 
     const Program& program_;
+    const Assume assume_;
     std::vector<Event> events_;
     Locations locations_;         // the writes of each, in coherence order
     std::vector<size_t> source_;  // of each read
     Relation initial_, program_order_, barriers_, strong_, overlaps_, atomics_;
+    Relation returned_;  // from a read to the writes before which it has its value
 };
 
 }  // namespace
@@ -195,6 +218,8 @@ void Program::barrier(int thread, int number) {
     events_.push_back({Event::Kind::arrive, thread, number, 0});
     events_.push_back({Event::Kind::leave, thread, number, 0});
 }
-bool Program::allowed() const { return Execution(*this).any(); }
+void Program::branch(int thread) { events_.push_back({Event::Kind::branch, thread, 0, 0}); }
+void Program::alias_fence(int thread) { events_.push_back({Event::Kind::alias_fence, thread, 0, 0}); }
+bool Program::allowed(Assume assume) const { return Execution(*this, assume).any(); }
 
 }  // namespace weft::internal::test::ptx

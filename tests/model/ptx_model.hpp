@@ -1,7 +1,8 @@
 // ptx_model.hpp: decides by brute force whether PTX's memory model allows an outcome of a small program. It tries every
 // source of every read and every order of the writes to a location, and checks the model's axioms.
+// Virtual aliases of one location are other addresses of the same memory, such as that of a multicast object.
 // Source: Lustig, Sahasrabuddhe, Giroux, "A Formal Analysis of the NVIDIA PTX Memory Consistency Model", 2019; the
-// section "Memory Consistency Model" of NVIDIA's PTX ISA. Fences, dependencies and mixed sizes are left out.
+// section "Memory Consistency Model" of NVIDIA's PTX ISA. Fences except fence.proxy.alias, and mixed sizes are left out.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,14 +19,19 @@ struct Place {
 };
 
 struct Event {
-    enum class Kind : uint8_t { read, write, arrive, leave } kind;
+    enum class Kind : uint8_t { read, write, arrive, leave, branch, alias_fence } kind;
     int thread;    // -1: the initial value of a location
     int location;  // of a barrier: its number
     int value;     // written, or that the read must return
     Order order = Order::weak;
     Scope scope = Scope::sys;
     bool of_atomic = false;  // this write and the read before it are one atomic operation
+    bool by_alias = false;   // by the location's other address
 };
+
+// loads_return: beyond the axioms, what GPUs do. A load has its value before its thread branches on it or passes a barrier
+// of the block, so no write behind that feeds it.
+enum class Assume : uint8_t { axioms, loads_return };
 
 // A program in the order of each thread. Every location is 0 at first.
 class Program {
@@ -38,9 +44,15 @@ class Program {
     void atomic(int thread, int location, int before, int after, Order order, Scope scope);
     // bar.sync of the threads that name this number: of one block.
     void barrier(int thread, int number);
+    // The thread branches on the values that it has read.
+    void branch(int thread);
+    // fence.proxy.alias
+    void alias_fence(int thread);
+    // The last access is by the location's other address.
+    void by_alias() { events_.back().by_alias = true; }
 
     // Whether some execution that the axioms allow has this outcome.
-    bool allowed() const;
+    bool allowed(Assume assume = Assume::axioms) const;
 
     const std::vector<Event>& events() const { return events_; }
     Place place(int thread) const { return places_[size_t(thread)]; }

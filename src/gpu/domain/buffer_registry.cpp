@@ -244,21 +244,23 @@ std::optional<std::byte*> BufferRegistry::reach(int owner, const RegisteredAddre
     return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);
 }
 
-int BufferRegistry::entry_around(const void* address, size_t bytes) const {
+int BufferRegistry::entry_around(const void* address, size_t bytes, RegistrationUse use) const {
     const auto place = reinterpret_cast<uintptr_t>(address);
     // Allocations may overlap: several buffers of VMM memory. The nearest one below usually has the buffer.
     for (auto next = by_base_.upper_bound(place); next != by_base_.begin();) {
         const auto& [base, entry] = *--next;
         const OwnEntry& own = own_[size_t(entry)];
         if (place - base > longest_) break;
-        if (own.buffers > 0 && place - base <= own.bytes && bytes <= own.bytes - (place - base)) return entry;
+        if (own.buffers == 0 && use == RegistrationUse::buffer) continue;
+        if (place - base <= own.bytes && bytes <= own.bytes - (place - base)) return entry;
     }
     return -1;
 }
 
-bool BufferRegistry::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const {
+bool BufferRegistry::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max],
+                          RegistrationUse use) const {
     const auto place = reinterpret_cast<uintptr_t>(address);
-    const int found = entry_around(address, bytes);
+    const int found = entry_around(address, bytes, use);
     for (int peer = 0; peer < ranks_; ++peer) {
         if (segment_->same_process(rank_, peer)) {
             // Registered memory is in reach of all ranks of this process, if it is still there.

@@ -35,7 +35,7 @@ class BufferRegistry {
     // Called after the last look(). Waits two seconds for others to unmap our buffers, and ten to unmap theirs.
     ~BufferRegistry();
 
-    // buffer: used in place whenever it is a call's buffer. window: only as part of a window.
+    // buffer: used in place whenever it is a call's buffer. window: not in captures, for a graph may outlive the window.
     enum class RegistrationUse { buffer, window };
     // Registers the allocation around the buffer, or its pieces. Several buffers of one allocation share its entry.
     // Fails for memory that other processes cannot map, or if all entries are taken.
@@ -49,11 +49,12 @@ class BufferRegistry {
     bool removed(int entry);
     // The ranks that still map it then.
     std::vector<int> unanswered(int entry) const;
-    // The open registration of a buffer around these bytes; -1: there is none.
-    int entry_around(const void* address, size_t bytes) const;
+    // The open registration around these bytes; -1: none. use: `window` finds those of windows too.
+    int entry_around(const void* address, size_t bytes, RegistrationUse use = RegistrationUse::buffer) const;
     // The address of a registered buffer in the kernels of each rank; false: some rank has not mapped it. `mapped`:
     // ranks of this process can access it, as is known for registered VMM memory.
-    bool find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const;
+    bool find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max],
+              RegistrationUse use = RegistrationUse::buffer) const;
 
     // The location of an allocation, as it is sent to other ranks.
     struct RegisteredAddress {
@@ -66,8 +67,7 @@ class BufferRegistry {
     // here, or is no longer registered.
     std::optional<std::byte*> reach(int owner, const RegisteredAddress& place) const;
 
-    // Starts the mapping of new registrations of others and the unmapping of closed ones. It does not wait.
-    // Thread-safe: the service thread calls it regularly.
+    // Starts to map new registrations of others and to unmap closed ones. Thread-safe: the service thread calls it.
     void look();
 
   private:

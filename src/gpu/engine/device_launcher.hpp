@@ -20,6 +20,7 @@ class DeviceLauncher {
     // Fails if another rank's same call is on this stream. For calls of all ranks only: others are not counted alike.
     Status claim(void* stream) { return gpu_.domain->launches().claim(static_cast<CUstream>(stream), facts_); }
     uint64_t timeout_of(const CallSettings& settings) const;  // in nanoseconds
+    bool captures() const { return facts_.capturing; }
     // Whether other processes should use the buffers of the call in place from a graph on: register_captured() those.
     bool registers_captured() const { return registers_graphs_; }
     void register_captured(const void* buffer, size_t bytes) { graph_registrations_.add(buffer, bytes, facts_); }

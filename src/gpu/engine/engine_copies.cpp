@@ -57,7 +57,10 @@ CopyRefusal EngineCopies::find_send_buffer(const DeviceCall& call, CopyOffer& of
     const size_t bytes = call.operation.bytes() * size_t(parted ? gpu_.layout.ranks : 1);
     if (launcher_.registers_captured()) launcher_.register_captured(call.send, bytes);
     std::byte* at[cuda::ranks_max] = {};
-    if (!gpu_.buffer_registry->find(call.send, bytes, call.send_mapped, at)) return CopyRefusal::unmapped;
+    using Use = cuda::BufferRegistry::RegistrationUse;
+    if (!gpu_.buffer_registry->find(call.send, bytes, call.send_mapped, at,
+                                    launcher_.captures() ? Use::buffer : Use::window))
+        return CopyRefusal::unmapped;
     for (int peer = 0; peer < gpu_.layout.ranks; ++peer) offer.send[peer] = reinterpret_cast<uintptr_t>(at[peer]);
     return CopyRefusal::none;
 }

@@ -68,6 +68,13 @@ struct Team {
 #endif
 };
 
+// Begins to load the line of the first-level cache that has the address, without a wait. The address is valid.
+#if defined(__CUDACC__)
+WEFT_DEVICE void prefetch(const std::byte* address) { asm volatile("prefetch.global.L1 [%0];" ::"l"(address)); }
+#else
+inline void prefetch(const std::byte*) {}
+#endif
+
 // Flags that other ranks read and write, at system scope. A *credit* is stored after a barrier of the block. It says that
 // the block's loads have returned, or that earlier work of the stream is done, so it needs no fence on the device. Host
 // threads have neither order, so on the host it is a release.

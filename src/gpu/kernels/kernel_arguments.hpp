@@ -97,10 +97,15 @@ inline constexpr int packet_blocks = 32;  // the most blocks of a packet kernel
 constexpr size_t packet_memory_bytes(int ranks) {
     return sizeof(PacketLine) * 2 * packet_blocks * size_t(lines_per_sender(ranks)) * size_t(ranks);
 }
-constexpr PacketLine* packet_lines(PacketLine* memory, int ranks, uint32_t parity, int block, int sender) {
-    // In 32 bits: there are fewer than 2^20 lines.
-    return memory + ((parity * packet_blocks + uint32_t(block)) * uint32_t(ranks) + uint32_t(sender)) *
-                        uint32_t(lines_per_sender(ranks));
+// The lines of all senders take turns in groups, so the lines of consecutive senders have a constant distance, and a kernel
+// loads eight of them from one address register. A group is two warps' lines, which a link carries together.
+inline constexpr int packet_group = 64;
+static_assert(lines_per_sender(1) % packet_group == 0 && lines_per_sender(ranks_max) % packet_group == 0);
+// The index of a sender's line in the packet memory of any rank. In 32 bits: there are fewer than 2^20 lines.
+constexpr uint32_t packet_index(int ranks, uint32_t parity, int block, int sender, int line) {
+    const uint32_t groups = uint32_t(lines_per_sender(ranks) / packet_group);
+    const uint32_t group = (parity * packet_blocks + uint32_t(block)) * groups + uint32_t(line) / packet_group;
+    return (group * uint32_t(ranks) + uint32_t(sender)) * packet_group + uint32_t(line) % packet_group;
 }
 
 // One direction between two ranks. The slots and `filled` lie in the receiver's memory, `consumed` in the sender's.

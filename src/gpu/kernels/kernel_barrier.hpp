@@ -16,8 +16,10 @@ constexpr bool is_one_of(int only, int rank) { return only < 0 || only == rank; 
 class KernelBarrier {
   public:
     WEFT_DEVICE KernelBarrier(const Team& team, const KernelArguments& arguments)
-        : team_(team), arguments_(arguments), own_(*arguments.own) {
-        epoch_ = own_.epoch[team.block];
+        : KernelBarrier(team, arguments, arguments.own->epoch[team.block]) {}
+    // epoch: RankFlags::epoch of this block, which the kernel has loaded.
+    WEFT_DEVICE KernelBarrier(const Team& team, const KernelArguments& arguments, uint32_t epoch)
+        : team_(team), arguments_(arguments), own_(*arguments.own), epoch_(epoch) {
         begin_operation(arguments.fingerprint);
     }
     // Starts the next operation of a kernel that carries out several.
@@ -38,8 +40,10 @@ class KernelBarrier {
     // kernel's. A graph's next replay has the same launch number as the failed one.
     // After a mismatch, the blocks of that kernel and its next replay go on: peers must receive this rank's fingerprint
     // and compare it.
-    WEFT_DEVICE bool begin() {
-        const uint32_t failed = load_relaxed(&own_.failed);
+    WEFT_DEVICE bool begin() { return begin(failure()); }
+    // The word of an earlier failure, which a kernel may load before it computes something else.
+    WEFT_DEVICE uint32_t failure() const { return load_relaxed(&own_.failed); }
+    WEFT_DEVICE bool begin(uint32_t failed) {
         const bool heard = arguments_.domain && KernelFailure(failed & 0xff) == KernelFailure::mismatch &&
                            failed >> 8 == (arguments_.launch & 0xffffff) && load_relaxed(arguments_.abort) == 0;
         if (team_.any(failed != 0 && !heard)) return false;
@@ -229,11 +233,11 @@ class KernelBarrier {
         if (a.domain) publish(false);
         if (!await(KernelWait::entry)) return false;
         if (a.domain && a.packets[a.rank] && team_.block < packet_blocks) {
-            for (uint32_t parity = 0; parity < 2; ++parity)
-                for (int sender = 0; sender < a.ranks; ++sender) {
-                    PacketLine* lines = packet_lines(a.packets[a.rank], a.ranks, parity, team_.block, sender);
-                    for (int i = team_.thread; i < lines_per_sender(a.ranks); i += team_.threads) lines[i] = {};
-                }
+            for (uint32_t parity = 0; parity < 2; ++parity) {
+                PacketLine* const lines = a.packets[a.rank] + packet_index(a.ranks, parity, team_.block, 0, 0);
+                const int count = a.ranks * lines_per_sender(a.ranks);
+                for (int i = team_.thread; i < count; i += team_.threads) lines[i] = {};
+            }
         }
         for (int i = team_.thread; i < 2 * ranks_max; i += team_.threads) own_.exports[team_.block][i / 2][i % 2] = {};
         return sync(KernelWait::entry);
