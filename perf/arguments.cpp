@@ -165,8 +165,8 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         ->check(count_or_zero)
         ->group(run_group);
     app.add_option("-R,--local_register", registered,
-                   "1: buffers of weftHostAlloc, on GPUs of weftMemAlloc, registered; 0: private, of malloc, of "
-                   "cuMemAlloc (0)")
+                   "1: buffers of weftHostAlloc, on GPUs of weftMemAlloc, registered; 2: on GPUs, of weftMemAlloc, as "
+                   "symmetric windows; 0: private, of malloc, of cuMemAlloc (0)")
         ->group(run_group);
     app.add_flag("--plain-memory", a.plain_memory, "With -R 1: buffers of cuMemAlloc, registered")->group(gpu_group);
     app.add_option("-u,--unalign", a.unalign_elements, "Buffers start this many elements later (0)")
@@ -230,15 +230,13 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
             kind != std::filesystem::file_type::not_found)
             throw Objection{
                 fmt::format("-J {} is no file, but a folder or device: name one that can be made", a.json_file)};
-        if (registered == 2)
-            throw Objection{
-                "-R 2: symmetric windows do not exist in Weft yet; -R 1 gives buffers that all ranks of a host can "
-                "map"};
-        if (registered != 0 && registered != 1)
-            throw Objection{fmt::format("-R {} means nothing: give 0 or 1", registered)};
+        if (registered < 0 || registered > 2)
+            throw Objection{fmt::format("-R {} means nothing: give 0, 1 or 2", registered)};
+        if (registered == 2 && a.gpus == 0)
+            throw Objection{"-R 2 makes windows of GPU memory: give -g 1 as well, or -R 1 for host memory"};
         if (a.gpus == 0 && (a.ranks_per_gpu > 1 || a.graph_launches > 0 || a.plain_memory))
             throw Objection{"--ranks-per-gpu, -G and --plain-memory speak of GPUs: give -g 1 as well"};
-        if (a.plain_memory && registered == 0) throw Objection{"--plain-memory says what -R 1 registers: give both"};
+        if (a.plain_memory && registered != 1) throw Objection{"--plain-memory says what -R 1 registers: give both"};
         if (a.graph_launches > 0 && (per_iteration != 0 || a.blocking % 2 == 1 || statistic == "median-max"))
             throw Objection{"-G times whole graphs: leave out -I, -z and --stat median-max"};
         if (a.graph_launches > 0 && stream_null != 0)
@@ -289,7 +287,7 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
     a.null_stream = stream_null != 0;
     a.timestamps = timestamps != 0;
     a.average = Average(average);
-    a.registered = registered != 0;
+    a.registered = Registered(registered);
     a.memory_report = memory_report != 0;
     a.per_iteration = per_iteration != 0;
     a.show_algorithm = !show.empty();

@@ -17,6 +17,13 @@ enum class Statistic : uint8_t {
 };
 enum class Average : uint8_t { rank_0, mean, least, most };  // over ranks; numbers as in -a
 
+// How buffers are registered before the calls (-R).
+enum class Registered : uint8_t {
+    no,
+    buffers,  // weftCommRegister
+    windows,  // weftCommWindowRegister, at equal places on all ranks
+};
+
 struct Arguments {
     // The ranks of this process, unless a launcher's processes are the ranks.
     int ranks() const { return threads * std::max(1, gpus) * ranks_per_gpu; }
@@ -46,7 +53,7 @@ struct Arguments {
     bool timestamps = false;
     std::string json_file;
     Average average = Average::mean;
-    bool registered = false;
+    Registered registered = Registered::no;
     bool plain_memory = false;  // GPU memory from the plain allocator, registered all the same
     bool memory_report = false;
     int unalign_elements = 0;

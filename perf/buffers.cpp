@@ -13,6 +13,8 @@ namespace perf {
 
 namespace {
 
+constexpr int symmetric = 1;  // NCCL's flag, which Weft accepts
+
 // If the GPU has no memory left, the result is null and `shortage` holds the reason.
 void* device_memory(Gpu& gpu, size_t bytes, std::string& shortage) {
     try {
@@ -45,13 +47,20 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
     // The first touch must not happen in a timed call.
     for (void* memory : memory_)
         if (!rank.gpu()) std::memset(memory, 0xa5, bytes);
-    for (int i = 0; i < 2 && layout.registered; ++i)
-        rank.expect(weftCommRegister(rank.comm(), memory_[i], bytes, &handles_[i]), "weftCommRegister");
+    for (int i = 0; i < 2; ++i) {
+        if (layout.registered == Registered::buffers)
+            rank.expect(weftCommRegister(rank.comm(), memory_[i], bytes, &handles_[i]), "weftCommRegister");
+        if (layout.registered == Registered::windows)
+            rank.expect(weftCommWindowRegister(rank.comm(), memory_[i], bytes, &symmetric_[i], symmetric),
+                        "weftCommWindowRegister");
+    }
     if (layout.window_of)
         rank.expect(layout.window_of->open_window(rank.comm(), memory_[receiving], bytes, &window_),
                     "lending the buffer");
-    // Other processes map a GPU's memory within 0.1 s. Until then, messages go through staging buffers.
-    if (layout.registered && rank.gpu()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    // Other processes map a GPU's memory within 0.1 s, and it comes behind the switch within 0.5 s. Until then, messages
+    // go through staging buffers.
+    if (layout.registered == Registered::buffers && rank.gpu())
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
 }
 
 Buffers::~Buffers() { release(); }
@@ -60,6 +69,8 @@ void Buffers::release() {
     if (window_) layout_.window_of->close_window(rank_.comm(), window_);
     window_ = nullptr;
     for (int i = 0; i < 2; ++i) {
+        if (symmetric_[i]) (void)weftCommWindowDeregister(rank_.comm(), symmetric_[i]);
+        symmetric_[i] = nullptr;
         if (handles_[i]) (void)weftCommDeregister(rank_.comm(), handles_[i]);
         if (from_weft())
             (void)weftMemFree(memory_[i]);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.hpp"
 #include "pattern.hpp"
 #include "placement.hpp"
 #include "rank.hpp"
@@ -20,7 +21,7 @@ class Buffers {
     struct Layout {
         size_t bytes = 0;   // of each buffer
         size_t offset = 0;  // bytes from the start of the memory to the first element
-        bool registered = false;
+        Registered registered = Registered::no;
         bool plain = false;                     // registered, but not from Weft's allocator
         const Collective* window_of = nullptr;  // null: no one-sided calls
     };
@@ -51,11 +52,12 @@ class Buffers {
 
   private:
     void release();
-    bool from_weft() const { return layout_.registered && !layout_.plain; }
+    bool from_weft() const { return layout_.registered != Registered::no && !layout_.plain; }
     Rank& rank_;
     Layout layout_;
     void* memory_[2] = {};
     void* handles_[2] = {};
+    weftWindow_t symmetric_[2] = {};
     weftWindow_t window_ = nullptr;
     mutable std::vector<std::byte> mirror_;  // host copy of a buffer of a GPU that runs no kernels
 };

@@ -82,7 +82,8 @@ JsonReport::JsonReport(const char* library, const Arguments& a, const std::vecto
     config["per_iter_timing"] = word(a.per_iteration);
     config["per_iter_skip"] = a.skipped_iterations;
     config["parallel_init"] = word(a.parallel_init);
-    config["registered"] = word(a.registered);
+    config["registered"] = word(a.registered != Registered::no);
+    config["symmetric"] = word(a.registered == Registered::windows);
     config["unalign"] = a.unalign_elements;
     config["statistic"] = a.statistic == Statistic::mean ? "mean" : "median-max";
     Json& devices = config["devices"] = Json::array();

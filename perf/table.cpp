@@ -124,11 +124,12 @@ std::string preamble_text(const Collective& collective, const Arguments& a, cons
     if (a.blocking == 3) text += "# Blocking Enabled: barrier after each iteration, not timed\n";
     if (a.per_iteration) text += "# Per-Iteration Report: i_* are the slowest rank's times of iterations\n";
     if (a.parallel_init) text += "# Parallel Init Enabled: threads join the communicator each by itself\n";
-    if (a.registered)
-        text += fmt::format("# Buffers: {}, registered\n", a.plain_memory ? std::string("cuMemAlloc")
-                                                           : a.gpus > 0
-                                                               ? std::string(collective.served_by) + "'s device memory"
-                                                               : std::string("weftHostAlloc"));
+    if (a.registered != Registered::no)
+        text += fmt::format("# Buffers: {}, {}\n",
+                            a.plain_memory ? std::string("cuMemAlloc")
+                            : a.gpus > 0   ? std::string(collective.served_by) + "'s device memory"
+                                           : std::string("weftHostAlloc"),
+                            a.registered == Registered::windows ? "in symmetric windows" : "registered");
     text += "#\n# Using devices\n";
     for (size_t rank = 0; rank < places.size(); ++rank)
         text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} {} {:>2} {}\n", rank, places[rank].pid,

@@ -85,6 +85,10 @@ gpus-graphs                  1  60  8  gpus_threads all_reduce 8..256M -n 20 -G 
 gpus-registered-graphs       1  60  8  gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
 gpus-engines                 1  60  8  with WEFT_GPU_BLOCK_POLICY=1 gpus_processes all_gather 1M,32M,256M -n 20 -R 1  # all-gather by copy engines
 gpus-multicast               1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo  # all-reduce by the switch
+gpus-multicast-registered    1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo -R 1  # all-reduce by the switch, registered buffers
+gpus-multicast-windows       1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo -R 2  # all-reduce by the switch, symmetric windows
+gpus-multicast-windows-graphs 1 60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -G 5 -R 2  # all-reduce by the switch in graphs, symmetric windows
+gpus-multicast-integers      1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,1M,32M -n 20 -d int32 -R 2  # all-reduce of int32 by the switch, symmetric windows
 gpus-without-multicast       1  60  8  with WEFT_GPU_MULTICAST=0 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -R 1  # all-reduce without the switch, registered
 gpus-multicast-gather        1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_gather 1M,32M,256M -n 20 --show algo  # all-gather by the switch
 gpus-multicast-scatter       1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes reduce_scatter 1M,32M,256M -n 20 --show algo  # reduce-scatter by the switch

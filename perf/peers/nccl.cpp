@@ -51,6 +51,9 @@ struct Nccl {
     const char* (*GetLastError)(void*);
     weftResult_t (*CommRegister)(void*, void*, size_t, void**);
     weftResult_t (*CommDeregister)(void*, void*);
+    // From 2.27 on; null: older.
+    weftResult_t (*CommWindowRegister)(void*, void*, size_t, weftWindow_t*, int);
+    weftResult_t (*CommWindowDeregister)(void*, weftWindow_t);
     weftResult_t (*MemAlloc)(void**, size_t);
     weftResult_t (*MemFree)(void*);
 };
@@ -79,6 +82,9 @@ Result<Nccl> open_nccl() {
     FIND(CommGetAsyncError), FIND(CommCount), FIND(CommUserRank), FIND(GroupStart), FIND(GroupEnd), FIND(AllReduce);
     FIND(RedOpCreatePreMulSum), FIND(RedOpDestroy), FIND(GetErrorString), FIND(GetLastError), FIND(CommRegister);
     FIND(CommDeregister), FIND(MemAlloc), FIND(MemFree);
+    const std::string needed = missing;
+    FIND(CommWindowRegister), FIND(CommWindowDeregister);
+    missing = needed;
 #undef FIND
     library->keep();
     if (!missing.empty()) return fail(error::driver_missing, "{} has no {}: NCCL 2.19 or newer is wanted", name, missing);
@@ -212,6 +218,13 @@ weftResult_t weftCommRegister(const weftComm_t comm, void* buffer, size_t bytes,
 }
 weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
     return nccl()->CommDeregister(comm->handle, handle);
+}
+weftResult_t weftCommWindowRegister(weftComm_t comm, void* buffer, size_t bytes, weftWindow_t* window, int flags) {
+    if (!nccl()->CommWindowRegister) return refuse(weftInvalidUsage, "-R 2 needs NCCL 2.27 or newer");
+    return nccl()->CommWindowRegister(comm->handle, buffer, bytes, window, flags);
+}
+weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t window) {
+    return nccl()->CommWindowDeregister(comm->handle, window);
 }
 weftResult_t weftCommExplainCollective(weftComm_t, const char*, size_t, weftDataType_t, weftRedOp_t, int, char* text,
                                        size_t bytes, size_t* needed) {

@@ -31,7 +31,7 @@ void check_results(const Ranks& ranks, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("ranks at one switch use it for sums of three types and for copies to all", "[.][multicast]") {
+TEST_CASE("ranks at one switch use it for the reductions that it has and for copies to all", "[.][multicast]") {
     std::mt19937 random(seed());
     const weftConfig_t config = in_rank_order();
     for (const int n : {2, 3, 8}) {
@@ -41,13 +41,32 @@ TEST_CASE("ranks at one switch use it for sums of three types and for copies to 
             CHECK(switched(ranks, collective));
             CHECK(switched(ranks, collective, 10'000'000, weftBfloat16));
         }
-        CHECK_FALSE(switched(ranks, "all_reduce", 1000, weftInt32));
+        CHECK(switched(ranks, "all_reduce", 1000, weftInt32));
+        CHECK(switched(ranks, "reduce_scatter", 1000, weftUint8, weftBor));
+        CHECK_FALSE(switched(ranks, "all_reduce", 1000, weftInt8));
+        CHECK_FALSE(switched(ranks, "all_reduce", 1000, weftFloat8e4m3));
         CHECK_FALSE(switched(ranks, "all_reduce", 1000, weftFloat32, weftAvg));
         CHECK_FALSE(switched(ranks, "reduce"));
         check_results(ranks, random);
         // In several tiles, the last of which is short.
         if (n < 8) CHECK(compare(ranks, {weftFloat32, weftSum, 1'300'003, false, 4}, random) == "");
     }
+}
+
+TEST_CASE("devices whose switch reduces fp8 use it for that", "[.][multicast]") {
+    std::mt19937 random(seed());
+    fake::add_setting("sm 100");
+    {
+        const weftConfig_t config = in_rank_order();
+        const Ranks ranks(spread(3), &config);
+        for (const weftDataType_t type : {weftFloat8e4m3, weftFloat8e5m2}) {
+            for (const weftRedOp_t op : {weftSum, weftMin, weftMax})
+                CHECK(switched(ranks, "all_reduce", 1000, type, op));
+            CHECK_FALSE(switched(ranks, "all_reduce", 1000, type, weftProd));
+        }
+    }
+    fake::add_setting("sm 90");
+    CHECK_FALSE(switched(Ranks(spread(3)), "all_reduce", 1000, weftFloat8e4m3));
 }
 
 TEST_CASE("a group of short calls by the switch is as right as one by one", "[.][multicast]") {

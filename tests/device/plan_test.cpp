@@ -169,7 +169,34 @@ TEST_CASE("the switch serves sums of some types and copies to all, from a size o
         for (int type = 0; type < weftNumTypes; ++type)
             for (int op = 0; op <= weftNumOps; ++op)
                 CHECK(switched(collective, weftDataType_t(type), op, 8) ==
-                      (op == weftSum && cuda::multicast_adds(weftDataType_t(type))));
+                      cuda::multicast_reduces(weftDataType_t(type), weftRedOp_t(op)));
+    const auto reduced = [&](weftDataType_t type, int op) {
+        return switched(Collective::all_reduce, type, op, 1 << 24);
+    };
+    for (const auto& [type, op] : {std::pair(weftFloat32, weftSum),
+                                   {weftFloat64, weftSum},
+                                   {weftInt64, weftMax},
+                                   {weftUint32, weftMin},
+                                   {weftUint8, weftBxor}})
+        CHECK(reduced(type, op));
+    for (const auto& [type, op] : {std::pair(weftFloat32, weftMax),
+                                   {weftFloat64, weftMin},
+                                   {weftInt8, weftSum},
+                                   {weftUint8, weftMax},
+                                   {weftInt32, weftProd},
+                                   {weftFloat32, weftAvg}})
+        CHECK_FALSE(reduced(type, op));
+    // Results with other rounding, or without NaNs, only if they are asked for.
+    const std::pair<weftDataType_t, weftRedOp_t> inexact[] = {
+        {weftFloat8e4m3, weftSum}, {weftFloat8e5m2, weftMax}, {weftFloat16, weftMin}, {weftBfloat16, weftMax}};
+    for (const auto& [type, op] : inexact) CHECK(reduced(type, op));
+    layout.support.multicast = multicast_if_faster;
+    for (const auto& [type, op] : inexact) CHECK_FALSE(reduced(type, op));
+    CHECK(reduced(weftInt32, weftMax));
+    layout.support.multicast = multicast_always;
+    layout.support.capabilities &= ~uint32_t(cuda::switch_fp8);
+    CHECK_FALSE(reduced(weftFloat8e4m3, weftSum));
+    CHECK(reduced(weftFloat16, weftMin));
     for (const Collective collective :
          {Collective::reduce, Collective::all_to_all, Collective::gather, Collective::scatter})
         CHECK_FALSE(switched(collective, weftFloat32, weftSum, 1 << 24));

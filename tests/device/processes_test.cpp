@@ -49,7 +49,7 @@ TEST_CASE("processes on devices at one switch use it unless the option says no, 
             const std::string log(std::istreambuf_iterator<char>(file), {});
             INFO(log);
             CHECK(contains(log, "bytes lies behind the switch") == switched);
-            CHECK(contains(log, "offers its windows of launch") == switched);
+            CHECK(contains(log, "offers its memory behind the switch") == switched);
             CHECK(contains(log, "the switch reduces and hands out messages, through") == switched);
             CHECK(contains(log,
                            "the switch does not reduce and hand out messages of device memory: rank 1: CUDA could "

@@ -36,6 +36,21 @@ std::string logged(const Folder& folder) {
 
 }  // namespace
 
+TEST_CASE("registered buffers of processes come behind the switch, and leave it", "[processes][fake]") {
+    for (const int each : {1, 2}) {
+        Job job(4, "gpus 4; attribute * 132 1; leaks fatal", 4, each);
+        const Folder folder;
+        job.variables = {"WEFT_GPU_MULTICAST=3", "WEFT_DEBUG=TRACE", "WEFT_DEBUG_SUBSYS=COLL,MEM",
+                         "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+        job.start_all({"init", "memory " + std::to_string(int(DeviceBuffer::Kind::weft)), "registered 1000",
+                       "registered 300000", "reduce 1000", "destroy"});
+        job.finish();
+        const std::string log = logged(folder);
+        CHECK(contains(log, "registered buffer 4 of"));
+        CHECK(contains(log, "offers its memory behind the switch"));
+    }
+}
+
 TEST_CASE("copy engines gather from registered buffers of all ranks, and kernels if some are not registered",
           "[processes][fake]") {
     for (const auto& [each, kind] : {std::pair(1, DeviceBuffer::Kind::plain), {2, DeviceBuffer::Kind::weft}}) {

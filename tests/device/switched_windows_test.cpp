@@ -1,5 +1,7 @@
-// switched_windows_test.cpp: collectives on windows of weftMemAlloc memory that lie behind the switch: results in place
-// and staged, what keeps a window from it, and that all is given back. On eight GPUs of the fake driver.
+// switched_windows_test.cpp: collectives on windows and registered buffers of weftMemAlloc memory behind the switch.
+// Results in place and staged, what keeps memory from the switch, and that all is given back. On eight GPUs of the fake
+// driver.
+#include "src/gpu/kernels/kernels.hpp"
 #include "tests/device/calls.hpp"
 #include "tests/fake_cuda/control.hpp"
 #include "tests/patience.hpp"
@@ -10,25 +12,17 @@ namespace {
 
 constexpr std::byte mark{0xa5};
 
-// A window with as many bytes of each rank, at `offset` of its memory. unlike: the last rank's offset is another one.
-class Window {
+// Memory with as many bytes of each rank, at `offset` of an allocation. unlike: the last rank's offset is another one.
+class Parts {
   public:
-    Window(const Ranks& ranks, size_t bytes, size_t offset = 0, bool unlike = false,
-           DeviceBuffer::Kind kind = DeviceBuffer::Kind::weft)
-        : ranks_(ranks), bytes_(bytes), handles_(ranks.comms.size()) {
+    Parts(const Ranks& ranks, size_t bytes, size_t offset = 0, bool unlike = false,
+          DeviceBuffer::Kind kind = DeviceBuffer::Kind::weft)
+        : ranks_(ranks), bytes_(bytes) {
         for (int rank = 0; rank < ranks.count(); ++rank)
             parts_.push_back(std::make_unique<DeviceBuffer>(
                 ranks.placing[size_t(rank)], bytes, offset + (unlike && rank == ranks.count() - 1 ? 64 : 0), kind));
-        ranks.group([&](int rank) {
-            return weftCommWindowRegister(ranks.comms[size_t(rank)], parts_[size_t(rank)]->data(), bytes,
-                                          &handles_[size_t(rank)], WEFT_WIN_DEFAULT);
-        });
     }
-    Window(const Window&) = delete;
-    ~Window() {
-        ranks_.group(
-            [&](int rank) { return weftCommWindowDeregister(ranks_.comms[size_t(rank)], handles_[size_t(rank)]); });
-    }
+    Parts(const Parts&) = delete;
     std::byte* at(int rank, size_t offset) const {
         return static_cast<std::byte*>(parts_[size_t(rank)]->data()) + offset;
     }
@@ -40,11 +34,47 @@ class Window {
     }
     Bytes read(int rank) const { return parts_[size_t(rank)]->read(bytes_); }
 
-  private:
+  protected:
     const Ranks& ranks_;
     size_t bytes_;
     std::vector<std::unique_ptr<DeviceBuffer>> parts_;
+};
+
+class Window : public Parts {
+  public:
+    template <class... Place>
+    explicit Window(const Ranks& ranks, size_t bytes, Place... place)
+        : Parts(ranks, bytes, place...), handles_(ranks.comms.size()) {
+        ranks.group([&](int rank) {
+            return weftCommWindowRegister(ranks.comms[size_t(rank)], at(rank, 0), bytes, &handles_[size_t(rank)],
+                                          WEFT_WIN_DEFAULT);
+        });
+    }
+    ~Window() {
+        ranks_.group(
+            [&](int rank) { return weftCommWindowDeregister(ranks_.comms[size_t(rank)], handles_[size_t(rank)]); });
+    }
+
+  private:
     std::vector<weftWindow_t> handles_;
+};
+
+// Registered buffers. Ranks put them behind the switch in their own time.
+class Registered : public Parts {
+  public:
+    template <class... Place>
+    explicit Registered(const Ranks& ranks, size_t bytes, Place... place)
+        : Parts(ranks, bytes, place...), handles_(ranks.comms.size()) {
+        for (int rank = 0; rank < ranks.count(); ++rank)
+            demand(weftCommRegister(ranks.comms[size_t(rank)], at(rank, 0), bytes, &handles_[size_t(rank)]));
+    }
+    ~Registered() {
+        for (int rank = 0; rank < ranks_.count(); ++rank)
+            demand(weftCommDeregister(ranks_.comms[size_t(rank)], handles_[size_t(rank)]));
+    }
+
+  private:
+    std::vector<void*> handles_;
 };
 
 // Where a call's buffers lie in two windows, or both in the first.
@@ -55,10 +85,10 @@ struct Places {
 };
 
 // Makes the call on all ranks, and checks all bytes of the windows that it may write.
-void check(const Ranks& ranks, const Window& from, const Window& to, const Call& call, Places places) {
+void check(const Ranks& ranks, const Parts& from, const Parts& to, const Call& call, Places places) {
     const int n = ranks.count();
     const size_t part = call.bytes();
-    const Window& target = places.in_place ? from : to;
+    const Parts& target = places.in_place ? from : to;
     const auto begin_of_receive = [&](int rank) {
         if (!places.in_place) return places.receive + (rank == n - 1 ? places.receive_of_last : 0);
         return places.send + (call.input_held(rank) == Held::all && call.output_held(rank) != Held::all
@@ -121,7 +151,7 @@ constexpr Collective switched_collectives[] = {Collective::all_reduce, Collectiv
                                                Collective::all_gather, Collective::broadcast};
 
 // A few calls of each collective.
-void check_some(const Ranks& ranks, const Window& from, const Window& to, std::mt19937& random) {
+void check_some(const Ranks& ranks, const Parts& from, const Parts& to, std::mt19937& random) {
     for (const Collective collective : switched_collectives)
         for (const size_t count : {size_t(1), size_t(2048)})
             check(ranks, from, to, call_of(collective, weftFloat32, ranks.count(), count, random),
@@ -150,10 +180,74 @@ TEST_CASE("collectives on windows behind the switch are right for every type, co
                     check(ranks, from, to, call, {send + 8, receive, false});
                     check(ranks, from, to, call, {send, receive, false, 16});
                 }
+        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter})
+            for (int type = 0; type < weftNumTypes; ++type)
+                for (int op = 0; op < weftNumOps; ++op) {
+                    if (!cuda::multicast_reduces(weftDataType_t(type), weftRedOp_t(op)) || random() % 3 != 0) continue;
+                    Call call = call_of(collective, weftDataType_t(type), n, 16 * (1 + random() % 60), random);
+                    call.op = weftRedOp_t(op);
+                    INFO(call.text());
+                    check(ranks, from, to, call, {16 * (random() % 100), 16 * (random() % 100), random() % 2 == 0});
+                }
         // More than half of staging memory.
         const Call call = call_of(Collective::all_reduce, weftBfloat16, n, 600'000, random);
         check(ranks, from, to, call, {0, 16, false});
     }
+}
+
+TEST_CASE("collectives on registered buffers are right before and after they lie behind the switch", "[.][multicast]") {
+    std::mt19937 random(seed());
+    for (const int n : {2, 3}) {
+        const Ranks ranks(spread(n));
+        const int bound = fake::calls("cuMulticastBindMem"), unbound = fake::calls("cuMulticastUnbind");
+        {
+            const Registered from(ranks, size_t(3) << 20), to(ranks, size_t(3) << 20, n == 3 ? 4096 : 0);
+            check_some(ranks, from, to, random);
+            CHECK(eventually([&] { return fake::calls("cuMulticastBindMem") == bound + 2 * n; }));
+            for (int round = 0; round < 4; ++round) check_some(ranks, from, to, random);
+        }
+        CHECK(eventually([&] { return fake::calls("cuMulticastUnbind") >= unbound + 2 * n; }));
+    }
+}
+
+TEST_CASE("registered buffers that cannot lie behind the switch serve collectives all the same", "[.][multicast]") {
+    std::mt19937 random(seed());
+    {
+        const Ranks ranks(spread(3));
+        const Registered good(ranks, 1 << 20), plain(ranks, 1 << 20, 0, false, DeviceBuffer::Kind::plain),
+            unlike(ranks, 1 << 20, 0, true);
+        for (int round = 0; round < 2; ++round) {
+            check_some(ranks, plain, unlike, random);
+            check_some(ranks, good, unlike, random);
+            check_some(ranks, plain, good, random);
+        }
+    }
+    {
+        // One rank registers a buffer more, so the numbers of the next ones differ.
+        const Ranks ranks(spread(3));
+        const DeviceBuffer one(0, 5 << 20, 0, DeviceBuffer::Kind::weft);
+        void* handle = nullptr;
+        demand(weftCommRegister(ranks.comms[0], one.data(), 5 << 20, &handle));
+        const Registered next(ranks, 1 << 20), last(ranks, 9 << 20);
+        for (int round = 0; round < 3; ++round) check_some(ranks, next, last, random);
+        demand(weftCommDeregister(ranks.comms[0], handle));
+    }
+    const Ranks ranks(spread(3));
+    const Registered good(ranks, 1 << 20);
+    for (const std::string fault : {"cuMulticastCreate 1", "cuMemImportFromShareableHandle 1", "cuMulticastAddDevice 2",
+                                    "cuMulticastBindMem 3", "cuMemMap 4"}) {
+        INFO(fault);
+        const std::string function = fault.substr(0, fault.find(' '));
+        const int before = fake::calls(function);
+        // The allocations map memory, too.
+        fake::add_setting("fault " + fault + " 802");
+        const int later = function == "cuMemMap" ? 3 : 0;
+        const Registered from(ranks, 1 << 20);
+        CHECK(eventually([&] { return fake::calls(function) > before + later; }));
+        for (int round = 0; round < 3; ++round) check_some(ranks, from, good, random);
+    }
+    const Registered next(ranks, 1 << 20);
+    check_some(ranks, good, next, random);
 }
 
 TEST_CASE("windows that cannot lie behind the switch serve collectives all the same", "[.][multicast]") {

@@ -443,7 +443,7 @@ struct Worker {
         name.replace(name.find("%p"), 2, std::to_string(getpid()));
         std::ifstream log(name);
         int lines = 0;
-        while (std::getline(log, line)) lines += line.find("offers its buffers") != std::string::npos;
+        while (std::getline(log, line)) lines += line.find("offers its ") != std::string::npos;
         return lines;
     }
     // Whether all ranks say yes.

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "src/gpu/kernels/multimem.hpp"
+#include "src/gpu/kernels/multicast/multimem.hpp"
 #include "tests/drivers/fake.hpp"
 
 using namespace weft::internal;
@@ -65,12 +65,12 @@ TEST_CASE("a load from a multicast object adds up the memory of all devices, and
     for (size_t device = 0; device < 3; ++device)
         for (size_t i = 0; i < 4; ++i) parts.floats(device)[far + i] = float(10 * i + device);
     for (size_t device = 0; device < 3; ++device) {
-        const Pack<16> sums = multimem_sum<weftFloat32>(parts.address(device) + far * 4);
+        const Pack<16> sums = multimem_reduce<weftFloat32, weftSum>(parts.address(device) + far * 4);
         float values[4];
         memcpy(values, sums.words, sizeof values);
         for (size_t i = 0; i < 4; ++i) CHECK(values[i] == float(30 * i + 3));
     }
-    multimem_store(parts.address(2), {{7, 8, 9, 10}});
+    multimem_store(parts.address(2), Pack<16>{{7, 8, 9, 10}});
     for (size_t device = 0; device < 3; ++device) {
         const uint32_t right[] = {7, 8, 9, 10};
         CHECK(memcmp(parts.memory[device].data(), right, sizeof right) == 0);
@@ -84,7 +84,24 @@ TEST_CASE("sums of 16-bit floats in a multicast object are rounded once", "[mult
     // 2048 + 1 + 1 is 2050 in half, and (2048 + 1) + 1 with two roundings is 2048.
     const uint16_t halves[] = {0x6800, 0x3c00, 0x3c00};
     for (size_t device = 0; device < 3; ++device) memcpy(parts.memory[device].data(), &halves[device], 2);
-    CHECK((multimem_sum<weftFloat16>(parts.address(1)).words[0] & 0xffff) == 0x6801);
+    CHECK((multimem_reduce<weftFloat16, weftSum>(parts.address(1)).words[0] & 0xffff) == 0x6801);
+}
+
+TEST_CASE("fp8 is added up as fp16, and integers have signs in the least and the greatest", "[multicast]") {
+    const FakeDriver driver(with_switch);
+    Parts parts(driver);
+    demand(parts.make());
+    // 57344 twice is infinity in half; the sum in float would saturate at 57344.
+    const uint32_t words[] = {0x0000007b, 0x8000007b, 0x00000000};
+    for (size_t device = 0; device < 3; ++device) memcpy(parts.memory[device].data(), &words[device], 4);
+    const std::byte* const at = parts.address(1);
+    CHECK((multimem_reduce<weftFloat8e5m2, weftSum>(at).words[0] & 0xff) == 0x7c);
+    CHECK(multimem_reduce<weftInt32, weftMax>(at).words[0] == 0x0000007b);
+    CHECK(multimem_reduce<weftInt32, weftMin>(at).words[0] == 0x8000007b);
+    CHECK(multimem_reduce<weftUint32, weftMax>(at).words[0] == 0x8000007b);
+    CHECK(multimem_reduce<weftUint32, weftMin>(at).words[0] == 0);
+    CHECK(multimem_reduce<weftUint32, weftSum>(at).words[0] == 0x800000f6);
+    CHECK(multimem_reduce<weftInt64, weftBxor>(at).words[0] == 0x80000000);
 }
 
 TEST_CASE("each failing call is an error, and all that was made is given back", "[multicast]") {

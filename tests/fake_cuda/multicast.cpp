@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "src/gpu/kernels/multicast_copies.hpp"
+#include "src/gpu/kernels/multicast/multicast_copies.hpp"
 
 namespace weft::internal::fake {
 

@@ -1,6 +1,6 @@
 // multicast.hpp: the fake driver's multicast objects: a team of devices in shared memory, and the memory that each has
 // bound. A mapping of an object is a directory of several mappings of the bound memory
-// (src/gpu/kernels/multicast_copies.hpp). Plain loads and stores there fault, or find the directory.
+// (src/gpu/kernels/multicast/multicast_copies.hpp). Plain loads and stores there fault, or find the directory.
 #pragma once
 #include <cuda.h>
 

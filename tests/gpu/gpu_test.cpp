@@ -315,10 +315,24 @@ TEST_CASE("kernels run on a multicast object of one device, if the driver makes 
     DeviceRanks ranks(1, 9 << 20);
     for (const Collective collective :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast})
-        for (const weftDataType_t type : {weftFloat32, weftFloat16, weftBfloat16, weftInt8})
+        for (const auto& [type, op] : {std::pair(weftFloat32, weftSum),
+                                       {weftFloat16, weftSum},
+                                       {weftBfloat16, weftSum},
+                                       {weftFloat64, weftSum},
+                                       {weftInt32, weftSum},
+                                       {weftUint64, weftSum},
+                                       {weftFloat16, weftMin},
+                                       {weftBfloat16, weftMax},
+                                       {weftInt32, weftMin},
+                                       {weftUint32, weftMax},
+                                       {weftInt64, weftMax},
+                                       {weftUint64, weftMin},
+                                       {weftInt8, weftBand},
+                                       {weftUint32, weftBor},
+                                       {weftInt64, weftBxor}})
             for (const size_t count : {size_t(1), size_t(999), size_t(5001)}) {
-                if (type == weftInt8 && facts_of(collective).reduces) continue;
-                Call call = call_of(type, weftSum, collective);
+                if (op != weftSum && !facts_of(collective).reduces) continue;
+                Call call = call_of(type, op, collective);
                 if (facts_of(collective).rooted) call.root = 0;
                 call.inputs.push_back(reference::mild(type, count, random));
                 call.send_offset = random() % 4 * size_of(type);

@@ -81,7 +81,10 @@ TEST_CASE("flags that need a GPU are refused by name") {
     CHECK_THAT(refused({"-g", "1", "-G", "1", "-I", "1"}), Contains("-G times whole graphs"));
     CHECK_THAT(refused({"-g", "1", "-G", "1", "-y", "1"}), Contains("cannot be captured"));
     CHECK_THAT(refused({"-C", "1"}), Contains("report_cputime"));
-    CHECK_THAT(refused({"-R", "2"}), Contains("-R 1"));
+    CHECK_THAT(refused({"-R", "2"}), Contains("give -g 1"));
+    CHECK_THAT(refused({"-R", "3", "-g", "1"}), Contains("0, 1 or 2"));
+    CHECK_THAT(refused({"-R", "2", "-g", "1", "--plain-memory"}), Contains("-R 1"));
+    CHECK(accepted({"-R", "2", "-g", "1"}).registered == Registered::windows);
     CHECK_THAT(refused({"--plain-memory", "-R", "1"}), Contains("give -g 1"));
     CHECK_THAT(refused({"--plain-memory", "-g", "1"}), Contains("-R 1"));
     CHECK_THAT(refused({"-D", "1"}), Contains("device"));

@@ -39,7 +39,7 @@ class Code:
         self.counts["local"] += operation.startswith(("LDL", "STL"))
         self.counts["fences"] += operation.startswith("MEMBAR")
         registers = {int(number) for number in re.findall(r"\bR(\d+)\b", operands)}
-        # LDGMC: a load that the switch adds up. One without a target register only fetches.
+        # LDGMC: a load that the switch combines, of a vector (F16x8), 8 or 4 bytes. One without a target register only fetches.
         loads = re.match(r"LDG?\.", operation) and ".128" in operation or operation.startswith("LDGMC")
         match = re.match(r"\s*R(\d+)", operands)
         read = registers
@@ -49,7 +49,8 @@ class Code:
         if read & self._in_flight:
             self._in_flight, self._loads = set(), 0
         if loads and match:
-            self._in_flight |= set(range(target, target + 4))
+            words = 4 if re.search(r"\.128|x\d", operation) else 2 if "64" in operation else 1
+            self._in_flight |= set(range(target, target + words))
             self._loads += 1
             self.counts["loads"] = max(self.counts["loads"], self._loads)
 

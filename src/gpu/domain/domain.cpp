@@ -52,8 +52,9 @@ void Domain::make_copy_signals() {
     if (signals) copy_signals_ = std::move(*signals);
 }
 
-void Domain::make_switched_windows(std::shared_ptr<const KernelSet> kernels) {
-    switched_windows_ = std::make_unique<SwitchedWindows>(ranks_.count, ranks_.rank, std::move(kernels));
+void Domain::make_switched_memory(const std::shared_ptr<const KernelSet>& kernels) {
+    switched_windows_ = std::make_unique<SwitchedWindows>(ranks_.count, ranks_.rank, kernels);
+    switched_buffers_ = std::make_shared<SwitchedBuffers>(ranks_.segment, ranks_.rank, kernels);
 }
 
 KernelFailure Domain::failure() const {
@@ -79,6 +80,7 @@ bool Domain::is_unused() const {
 void Domain::retire(std::unique_ptr<Domain> domain) {
     const RelaxedCapture relaxed(domain->memory_.kernels().driver());
     domain->join_.withdraw();
+    if (domain->switched_buffers_) domain->switched_buffers_->stop();
     const bool elsewhere = !domain->ranks_.one_process();
     domain->unmap();
     // This thread may drive the other ranks of this process, which leave later.
@@ -108,7 +110,8 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
         take(gone, [](const Domain& each) { return each.is_unused(); });
         for (const auto& each : gone) {
             each->memory_.give_to_pool();
-            if (each->switched_windows_) MemoryPool::of_process().give(std::move(each->switched_windows_));
+            if (each->switched_windows_)
+                MemoryPool::of_process().give(std::move(each->switched_windows_), std::move(each->switched_buffers_));
         }
         last = parked.alive == 0;
         if (last) freed = MemoryPool::of_process().take_all();

@@ -11,6 +11,7 @@
 
 #include "src/gpu/domain/copy_signals.hpp"
 #include "src/gpu/domain/domain_join.hpp"
+#include "src/gpu/domain/multicast/switched_buffers.hpp"
 #include "src/gpu/domain/multicast/switched_windows.hpp"
 
 namespace weft::internal::cuda {
@@ -52,8 +53,10 @@ class Domain {
     void make_copy_signals();
     CopySignals* copy_signals() const { return copy_signals_.get(); }  // null: the ranks cannot use copy engines
     // Called when the domain works and the ranks have staging memory for the switch.
-    void make_switched_windows(std::shared_ptr<const KernelSet> kernels);
-    SwitchedWindows* switched_windows() const { return switched_windows_.get(); }  // null: there are none
+    void make_switched_memory(const std::shared_ptr<const KernelSet>& kernels);
+    // Null: there are none.
+    SwitchedWindows* switched_windows() const { return switched_windows_.get(); }
+    SwitchedBuffers* switched_buffers() const { return switched_buffers_.get(); }
     // The reports of kernels. Thread-safe.
     const HostReports& reports() const { return memory_.reports(); }
     // The first failure that a kernel has reported. Thread-safe.
@@ -75,6 +78,7 @@ class Domain {
     DomainJoin join_;
     std::unique_ptr<CopySignals> copy_signals_;
     std::unique_ptr<SwitchedWindows> switched_windows_;
+    std::shared_ptr<SwitchedBuffers> switched_buffers_;
     bool unmapped_ = false;
 };
 

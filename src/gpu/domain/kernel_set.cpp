@@ -113,6 +113,9 @@ Status KernelSet::load(const Driver& driver, int device) {
             WEFT_LOG(info, init, "device {} does not use switch multicast: {}", device, first.status().sentence());
             facts_.capabilities &= ~uint32_t(switch_multicast);
         }
+    if ((facts_.capabilities & switch_multicast) != 0 && properties->sm / 10 == 10 &&
+        find(libraries, context_, entry_point(Body::multicast, weftFloat8e4m3, true)))
+        facts_.capabilities |= switch_fp8;
     int resident = INT_MAX;
     const auto load_one = [&](Kernel& to, const char* name, bool counts = true) -> Status {
         auto kernel = find(libraries, context_, name);
@@ -139,7 +142,9 @@ Status KernelSet::load(const Driver& driver, int device) {
         for (int type = 0; !lacking && type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
                 const auto body = Body(number);
-                if (!has_entry_point(body, weftDataType_t(type), sums)) continue;
+                if (!has_entry_point(body, weftDataType_t(type), sums) ||
+                    (needs(body, weftDataType_t(type)) & ~facts_.capabilities) != 0)
+                    continue;
                 const bool local = body == Body::local_reduce;
                 // adder() waits for no other kernel, so it need not be resident with others.
                 WEFT_TRY(load_one(kernels_[int(body)][type][sums], entry_point(body, weftDataType_t(type), sums),

@@ -75,25 +75,25 @@ void MemoryPool::give(Context context, VmmMemory memory) {
     all_.fabric.push_back({std::move(context), std::move(memory)});
 }
 
-void MemoryPool::give(std::unique_ptr<SwitchedWindows> windows) {
+void MemoryPool::give(std::unique_ptr<SwitchedWindows> windows, std::shared_ptr<SwitchedBuffers> buffers) {
     const std::lock_guard lock(mutex_);
-    all_.windows.push_back(std::move(windows));
+    all_.switched.push_back({std::move(windows), std::move(buffers)});
 }
 
 void MemoryPool::free_multicast_soon() {
     {
         const std::lock_guard lock(mutex_);
-        if (all_.multicast.empty() && all_.windows.empty()) return;
+        if (all_.multicast.empty() && all_.switched.empty()) return;
     }
     // Without a thread the memory is freed with the process's last domain.
     (void)post_driver_task([this] {
         const std::lock_guard freeing(freeing_);
         std::list<RetiredMulticast> memory;
-        std::list<std::unique_ptr<SwitchedWindows>> windows;
+        std::list<RetiredSwitched> switched;
         {
             const std::lock_guard lock(mutex_);
             memory.swap(all_.multicast);
-            windows.swap(all_.windows);
+            switched.swap(all_.switched);
         }
         while (!memory.empty()) {
             const RelaxedCapture relaxed(memory.front().context.driver());

@@ -8,6 +8,7 @@
 
 #include "src/drivers/cuda/exportable_memory.hpp"
 #include "src/drivers/cuda/multicast.hpp"
+#include "src/gpu/domain/multicast/switched_buffers.hpp"
 #include "src/gpu/domain/multicast/switched_windows.hpp"
 #include "src/gpu/domain/network_slots.hpp"
 
@@ -39,8 +40,8 @@ class MemoryPool {
     void give(Context context, NetworkSlots slots);
     // Kept until free_multicast_soon(). No later domain takes it, because the same ranks would have to take theirs.
     void give(Context context, MulticastMemory memory);
-    // The same for windows that were not deregistered.
-    void give(std::unique_ptr<SwitchedWindows> windows);
+    // The same for windows and buffers that were not deregistered.
+    void give(std::unique_ptr<SwitchedWindows> windows, std::shared_ptr<SwitchedBuffers> buffers);
     // Frees what was given, in a thread of the process (driver_tasks.hpp).
     void free_multicast_soon();
     // Waits until such a thread has ended what it frees. Called without a lock.
@@ -71,6 +72,11 @@ class MemoryPool {
         MulticastMemory memory;
     };
 
+    struct RetiredSwitched {
+        std::unique_ptr<SwitchedWindows> windows;
+        std::shared_ptr<SwitchedBuffers> buffers;
+    };
+
   public:
     struct Contents {
         std::list<RetiredMemory> memory;
@@ -78,7 +84,7 @@ class MemoryPool {
         std::list<RetiredSlots> slots;
         std::list<RetiredMulticast> multicast;
         std::list<RetiredFabric> fabric;
-        std::list<std::unique_ptr<SwitchedWindows>> windows;
+        std::list<RetiredSwitched> switched;
     };
     // Empties the pool. The caller frees the contents without a lock.
     Contents take_all();

@@ -177,7 +177,11 @@ std::optional<int> DeviceBuffers::add(const void* address, size_t bytes) {
     if (!facts) return no_entry;
     if (!gpu_.exports_buffers || bytes == 0) return no_entry;
     const auto entry = gpu_.buffer_registry->add(address, bytes, BufferRegistry::RegistrationUse::buffer);
-    if (entry) return *entry;
+    if (entry) {
+        if (cuda::SwitchedBuffers* const switched = gpu_.domain->switched_buffers())
+            switched->add(*entry, address, bytes);
+        return *entry;
+    }
     WEFT_LOG_RANK(gpu_.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,
                   entry.status().sentence());
     return no_entry;
@@ -186,7 +190,9 @@ std::optional<int> DeviceBuffers::add(const void* address, size_t bytes) {
 Status DeviceBuffers::remove(int entry) {
     // Our kernels that have ended have synchronised with their peers after the last access.
     gpu_.domain->launches().finish();
-    return gpu_.buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer);
+    WEFT_TRY(gpu_.buffer_registry->remove(entry, BufferRegistry::RegistrationUse::buffer));
+    if (cuda::SwitchedBuffers* const switched = gpu_.domain->switched_buffers()) switched->remove(entry);
+    return ok();
 }
 
 }  // namespace weft::internal

@@ -121,14 +121,14 @@ void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& cal
     }
 }
 
-// Exports the places of the call's buffers in windows behind the switch, or nothing. Sums are loaded from all ranks' send
+// Exports the places of the call's buffers in windows or registered buffers behind the switch, or nothing. Sums are loaded from all ranks' send
 // buffers. All but reduce-scatters are stored into all ranks' receive buffers.
 void DeviceCollectives::export_places(const PreparedLaunch& it, KernelArguments& a) const {
     const bool scatters = a.reduces && a.send_stride != 0;
-    const cuda::SwitchedWindows& windows = *gpu_.domain->switched_windows();
-    const auto find = [&](const void* address, size_t bytes) -> cuda::SwitchedWindows::SwitchedMemory {
+    const auto find = [&](const void* address, size_t bytes) -> cuda::SwitchedMemory {
         if (a.bytes % multicast_access != 0 || reinterpret_cast<uintptr_t>(address) % multicast_access != 0) return {};
-        return windows.find(address, bytes);
+        const cuda::SwitchedMemory in_window = gpu_.domain->switched_windows()->find(address, bytes);
+        return in_window.token != 0 ? in_window : gpu_.domain->switched_buffers()->find(address, bytes);
     };
     const auto send = find(a.send, it.send_bytes), receive = find(a.receive, it.receive_bytes);
     a.switched_send = send.address;
@@ -140,7 +140,9 @@ void DeviceCollectives::export_places(const PreparedLaunch& it, KernelArguments&
               reinterpret_cast<const std::byte*>(all ? first : 0));
     std::fill(std::begin(a.exported_receive), std::end(a.exported_receive),
               reinterpret_cast<std::byte*>(all ? second : 0));
-    if (all) WEFT_LOG_RANK(gpu_.rank, trace, coll, "offers its windows of launch {} in place", launcher_.launches());
+    if (all)
+        WEFT_LOG_RANK(gpu_.rank, trace, coll, "offers its memory behind the switch for launch {}",
+                      launcher_.launches());
 }
 
 Status DeviceCollectives::launch(const DeviceCall& call) {

@@ -145,8 +145,10 @@ Result<DevicePlan> plan_fused(DevicePlan plan, const DeviceLayout& layout) {
         choose_fused(operation, layout.ranks, techniques_of(layout, operation.collective, whole), steps);
     if (!row) return plan_by_steps(std::move(plan), layout);
     const MulticastUse use = layout.support.multicast;
-    const bool pays = use == multicast_always || (use == multicast_if_faster && multicast_pays(operation));
-    plan.body = pays && cuda::multicast_serves(operation) ? Body::multicast : body_of(row->kernel);
+    const bool always = use == multicast_always,
+               pays = always || (use == multicast_if_faster && multicast_pays(operation));
+    plan.body = pays && cuda::multicast_serves(operation, layout.support.capabilities, !always) ? Body::multicast
+                                                                                                : body_of(row->kernel);
     switch (row->kernel) {
         case FusedKernel::packet_one_shot: set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout); break;
         case FusedKernel::packet_two_shot:

@@ -55,6 +55,8 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
     Segment& group = *gpu_.group;
     DeviceNetwork* const network = gpu_.network.get();
     if (at_others && gpu_.buffer_registry) gpu_.buffer_registry->look();
+    if (cuda::SwitchedBuffers* const switched = gpu_.domain->switched_buffers(); at_others && switched)
+        switched->look();
     cuda::CopySignals* const copies = gpu_.domain->copy_signals();
     if (at_others && copies) copies->set_clock(now_us());
     if (copies && group.aborted()) copies->release();

@@ -226,7 +226,7 @@ Status GpuJoin::begin(int64_t timeout_ms) {
     if (gpu_.exports_buffers) {
         gpu_.buffer_registry->open();
         if (gpu_.layout.ranks <= copying_ranks_max) gpu_.domain->make_copy_signals();
-        if (gpu_.layout.support.multicast != multicast_off) gpu_.domain->make_switched_windows(gpu_.device.kernels);
+        if (gpu_.layout.support.multicast != multicast_off) gpu_.domain->make_switched_memory(gpu_.device.kernels);
     }
     if (gpu_.network) WEFT_TRY(gpu_.network->begin(gpu_.domain->memory().remote_ends(), gpu_.domain->reports().ended));
     WEFT_LOG_RANK(rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}",

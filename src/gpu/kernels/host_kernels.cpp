@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "src/gpu/kernels/kernels.hpp"
-#include "src/gpu/kernels/multicast.hpp"
+#include "src/gpu/kernels/multicast/multicast.hpp"
 #include "src/gpu/kernels/packets.hpp"
 #include "src/gpu/kernels/peer_one_shot.hpp"
 #include "src/gpu/kernels/peer_two_shot.hpp"

@@ -71,20 +71,25 @@ void bind_operation(KernelArguments& a, const Operation& operation, int ranks, b
     a.reduces = facts.reduces;
 }
 
-bool multicast_serves(const Operation& operation) {
+bool multicast_serves(const Operation& operation, uint32_t capabilities, bool exactly) {
     if (operation.count == 0) return false;
+    const auto type = weftDataType_t(operation.type);
+    const auto op = weftRedOp_t(operation.op);
     switch (operation.collective) {
         case Collective::all_gather:
         case Collective::broadcast: return true;
         case Collective::all_reduce:
         case Collective::reduce_scatter:
-            return operation.op == weftSum && multicast_adds(weftDataType_t(operation.type));
+            return multicast_reduces(type, op) && (needs(Body::multicast, type) & ~capabilities) == 0 &&
+                   (!exactly || multicast_is_exact(type, op));
         default: return false;
     }
 }
 
 weftDataType_t element_of(const Operation& operation, Body body) {
-    if (facts_of(operation.collective).reduces) return kernel_type(weftDataType_t(operation.type));
+    const bool reduces = facts_of(operation.collective).reduces;
+    if (body == Body::multicast && reduces && is_bitwise(weftRedOp_t(operation.op))) return multicast_bits;
+    if (reduces) return kernel_type(weftDataType_t(operation.type));
     if (body == Body::multicast) return multicast_word;
     return operation.bytes() % 8 == 0 ? weftInt64 : operation.bytes() % 4 == 0 ? weftInt32 : weftInt8;
 }

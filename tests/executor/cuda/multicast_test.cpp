@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "src/gpu/kernels/multicast_copies.hpp"
+#include "src/gpu/kernels/multicast/multicast_copies.hpp"
 #include "tests/executor/cuda/virtual_ranks.hpp"
 
 namespace weft::internal::test {
@@ -88,21 +88,35 @@ TEST_CASE("collectives on windows behind the switch need no staging memory", "[c
     std::mt19937 random(seed());
     for (const int n : {1, 2, 3, 8}) {
         VirtualRanks ranks(n);
+        const auto check = [&](const Call& call, Offers offers) {
+            INFO(call.text() << ", offers " << int(offers));
+            Call whole = call;
+            whole.tile_bytes = std::max<size_t>(64, call.bytes());
+            const auto got = run_switched(ranks, call, 1 + int(random() % 3), offers);
+            if (const auto where = difference(whole, got, expected(whole))) FAIL_CHECK(*where);
+        };
         for (const Collective collective :
              {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast})
-            for (const weftDataType_t type : {weftFloat32, weftFloat16, weftBfloat16, weftInt8})
+            for (const weftDataType_t type : {weftFloat32, weftFloat16, weftBfloat16, weftFloat64, weftInt8})
                 for (const size_t bytes : {size_t(16), size_t(16) * (1 + random() % 40), size_t(20'000)})
                     for (const Offers offers : {Offers::alike, Offers::unlike, Offers::of_some, Offers::none}) {
                         if (type == weftInt8 && facts_of(collective).reduces) continue;
                         // One rank differs from no other.
                         if (n == 1 && offers != Offers::alike) continue;
                         if (small() && random() % 3 != 0) continue;
-                        const Call call = switched_call(collective, type, n, bytes / size_of(type), random);
-                        INFO(call.text() << ", offers " << int(offers));
-                        Call whole = call;
-                        whole.tile_bytes = std::max<size_t>(64, call.bytes());
-                        const auto got = run_switched(ranks, call, 1 + int(random() % 3), offers);
-                        if (const auto where = difference(whole, got, expected(whole))) FAIL_CHECK(*where);
+                        check(switched_call(collective, type, n, bytes / size_of(type), random), offers);
+                    }
+        // Every reduction of every type that the switch has, in place and staged.
+        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter})
+            for (int type = 0; type < weftNumTypes; ++type)
+                for (int op = 0; op < weftNumOps; ++op)
+                    for (const Offers offers : {Offers::alike, Offers::none}) {
+                        if (!cuda::multicast_reduces(weftDataType_t(type), weftRedOp_t(op))) continue;
+                        const size_t bytes = offers == Offers::none ? 1 + random() % 3000 : 16 * (1 + random() % 200),
+                                     count = std::max<size_t>(1, bytes / size_of(weftDataType_t(type)));
+                        Call call = switched_call(collective, weftDataType_t(type), n, count, random);
+                        call.op = weftRedOp_t(op);
+                        check(call, offers);
                     }
     }
 }

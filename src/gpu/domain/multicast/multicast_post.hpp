@@ -2,6 +2,7 @@
 // descriptor, and the others fetch that.
 #pragma once
 #include <memory>
+#include <utility>
 
 #include "src/drivers/cuda/multicast.hpp"
 #include "src/gpu/domain/multicast/multicast_entry.hpp"
@@ -13,7 +14,12 @@ namespace weft::internal::cuda {
 class MulticastPost {
   public:
     MulticastPost() = default;
-    MulticastPost(const MulticastPost&) = delete;
+    MulticastPost(MulticastPost&& other) noexcept { *this = std::move(other); }
+    MulticastPost& operator=(MulticastPost&& other) noexcept {
+        std::swap(fd_server_, other.fd_server_);
+        std::swap(entry_, other.entry_);
+        return *this;
+    }
     ~MulticastPost() { withdraw(); }
     // Creates an object for `devices` devices and posts its descriptor. bytes: of MulticastObject::size_for().
     Result<MulticastObject> create(const Context& context, int devices, size_t bytes);

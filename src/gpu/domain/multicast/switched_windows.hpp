@@ -10,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/drivers/cuda/vmm.hpp"
-#include "src/gpu/domain/kernel_set.hpp"
-#include "src/gpu/domain/multicast/multicast_post.hpp"
+#include "src/gpu/domain/multicast/switched_piece.hpp"
 
 namespace weft::internal::cuda {
 
@@ -38,24 +36,16 @@ class SwitchedWindows {
     void close(uint32_t number);
 
     // The memory of a window around these bytes.
-    struct SwitchedMemory {
-        uint64_t token = 0;            // the same on all ranks if the bytes have one place in a window; 0: in none
-        std::byte* address = nullptr;  // for multimem instructions
-    };
     SwitchedMemory find(const void* address, size_t bytes) const;
 
   private:
-    enum class Step { create, add, bind, map, works };
     struct SwitchedWindow {
         uintptr_t address = 0;
         size_t bytes = 0;
-        CUdeviceptr piece = 0;  // 0: unsuitable
-        size_t piece_bytes = 0;
-        Step next = Step::create;
-        MulticastPost post = {};
-        MulticastObject object = {};
+        SwitchedPiece part;
+        int next = 0;  // a SwitchStep, or steps_end
     };
-    Status take_step(SwitchedWindow& window, const std::vector<SwitchEntry>& entries) const;
+    static constexpr int steps_end = int(SwitchStep::map) + 1;
 
     int ranks_, rank_;
     std::shared_ptr<const KernelSet> kernels_;
