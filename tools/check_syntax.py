@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-# check_syntax.py BUILD [--without FOLDER]: compiles each C and C++ source of a configured build folder by itself, without
+# check_syntax.py BUILD [--without FOLDER] [--share N]: compiles each C and C++ source of a configured build folder by itself, without
 # code generation. It finds sources that lack an include, and this compiler's warnings. FOLDER, a folder of the checkout,
-# is left out. The status is 0 if the compiler accepts all sources.
+# is left out. With --share, one source in N is compiled, drawn by WEFT_TEST_SEED, and each that the last 50 commits or the
+# working tree change. The status is 0 if the compiler accepts all of these sources.
 # Tests share a precompiled header of Catch2, which is most of what they parse.
 import argparse
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+TOP = Path(__file__).resolve().parent.parent
 WITH_VALUE = {"-o", "-MQ", "-MF"}  # options for outputs, which are not made
 
 
@@ -34,6 +37,23 @@ def once(entries):
         words = [word for word in syntax_command(entry) if word.startswith(("-D", "-U", "-std", "-m"))]
         found.setdefault((entry["file"], *words), entry)
     return list(found.values())
+
+
+def changed_recently(top):
+    """Absolute paths. None outside a git repository, where the drawn share must do."""
+    names = ""
+    for command in (["log", "-50", "--format=", "--name-only"], ["diff", "HEAD", "--name-only"]):
+        names += subprocess.run(["git", "-C", top, *command], capture_output=True, text=True, check=False).stdout
+    return {top / name for name in names.split("\n") if name}
+
+
+def draw(entries, share):
+    changed = changed_recently(TOP)
+    seed = int(os.environ.get("WEFT_TEST_SEED") or random.SystemRandom().getrandbits(32))
+    print(f"WEFT_TEST_SEED={seed} repeats the choice of sources")
+    drawing = random.Random(seed)
+    return [entry for entry in entries
+            if drawing.randrange(share) == 0 or Path(entry["directory"], entry["file"]).resolve() in changed]
 
 
 def is_test(entry):
@@ -71,16 +91,21 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=Path)
     parser.add_argument("--without", type=Path, metavar="FOLDER")
+    parser.add_argument("--share", type=int, default=1, metavar="N")
     chosen = parser.parse_args()
+    if chosen.share < 1:
+        parser.error(f"--share {chosen.share} is not a positive number")
     build = chosen.build
     entries = [entry for entry in json.loads((build / "compile_commands.json").read_text())
                if Path(entry["file"]).suffix in (".c", ".cpp")]
     if chosen.without:
-        left_out = (Path(__file__).resolve().parent.parent / chosen.without).resolve()
+        left_out = (TOP / chosen.without).resolve()
         if not left_out.is_dir():
             parser.error(f"{left_out} is no folder")
         entries = [entry for entry in entries if left_out not in Path(entry["directory"], entry["file"]).resolve().parents]
     entries = once(entries)
+    if chosen.share > 1:
+        entries = draw(entries, chosen.share)
     failed = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
         catch = Precompiled(folder)

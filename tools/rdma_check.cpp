@@ -27,7 +27,7 @@ constexpr const char *only_verbs = "WEFT_TRANSPORTS=verbs", *only_tcp = "WEFT_TR
 constexpr int tries_to_connect = 20;  // of a client of perftest, whose server may come later
 
 // One part of the check: a process on each host.
-struct Scene {
+struct RdmaScene {
     const char* name;                                      // in the table
     const char* part;                                      // RdmaPart::name
     const char* transports[2] = {only_verbs, only_verbs};  // of each rank
@@ -36,9 +36,9 @@ struct Scene {
     const char* wanted = "";  // an error's id, on both ranks; empty: success
     bool kills = false;       // rank 1, once both have talked
 };
-constexpr Scene transfers{.name = "messages, collectives, windows", .part = "transfers"};
-constexpr Scene times{.name = "measurement", .part = "times"};
-constexpr Scene failures[] = {
+constexpr RdmaScene transfers{.name = "messages, collectives, windows", .part = "transfers"};
+constexpr RdmaScene times{.name = "measurement", .part = "times"};
+constexpr RdmaScene failures[] = {
     {.name = "a device that does not exist",
      .part = "transfers",
      .variable = "WEFT_IB_DEVICES=no_such_device",
@@ -80,7 +80,7 @@ class Check {
         if (!usable || !*usable) return usable;
         WEFT_TRY(run_transfers());
         if (plan_.failures)
-            for (const Scene& scene : failures) WEFT_TRY(provoke(scene));
+            for (const RdmaScene& scene : failures) WEFT_TRY(provoke(scene));
         if (plan_.measures && good_) WEFT_TRY(measure());
         return good_;
     }
@@ -125,7 +125,7 @@ class Check {
         return (*troubles)[0].empty() && (*troubles)[1].empty();
     }
 
-    Result<Outcome> play(const Scene& scene) {
+    Result<Outcome> play(const RdmaScene& scene) {
         const size_t rank = size_t(meeting_.rank());
         std::string own_id;
         try {
@@ -194,7 +194,7 @@ class Check {
         return ok();
     }
 
-    Status provoke(const Scene& scene) {
+    Status provoke(const RdmaScene& scene) {
         auto played = play(scene);
         if (!played) return played.take_status();
         const std::string wanted = scene.wanted;

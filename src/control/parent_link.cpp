@@ -3,7 +3,7 @@
 namespace weft::internal {
 
 namespace {
-constexpr int64_t patience_us = 3'000'000;  // for the parent to accept
+constexpr int64_t accept_patience_us = 3'000'000;  // for the parent to accept
 }  // namespace
 
 ParentLink::ParentLink(Service& service, const net::Identity& identity, const Placement& placement,
@@ -15,7 +15,7 @@ ParentLink::ParentLink(Service& service, const net::Identity& identity, const Pl
             if (socket) return attach(std::move(*socket));
             give_up(socket.status().sentence());
         });
-    timer_ = service.after(patience_us, [this] {
+    timer_ = service.after(accept_patience_us, [this] {
         const std::string pending = connect_->pending();
         give_up(pending.empty() ? "no connection" : pending);
     });

@@ -42,8 +42,11 @@ TEST_CASE("every algorithm of two levels agrees with the reference on several ho
     using Kind = DeviceBuffer::Kind;
     const Kind kind = GENERATE(Kind::host, Kind::host_shared, Kind::plain);
     std::string said;
+    std::mt19937 random(seed() + uint32_t(kind));
     for (size_t number = 0; number < spreads().size(); ++number) {
         INFO(spreads()[number].ranks() << " ranks");
+        // Two hosts, of equal and of unequal numbers of ranks, admit every row.
+        if (small() && sanitized && number != 1 && number != 2 && random() % 3 != 0) continue;
         said += run_job(number, kind);
     }
     int served = 0;

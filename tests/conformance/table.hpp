@@ -49,7 +49,7 @@ class Checks {
     bool check(const Ranks& ranks, const AnyTable& table, DeviceBuffer::Kind kind) {
         for (const Line& line : lines_of(table.sizes())) {
             if (table.rank_counts[size_t(line[AnyTable::ranks])] != ranks.of) continue;
-            if (small() && random_() % 3 != 0) continue;
+            if (small() && random_() % (sanitized ? 6 : 3) != 0) continue;
             const auto call = table.call(line, random_);
             INFO(call.text());
             try {

@@ -38,9 +38,13 @@ struct Memory {
     }
     size_t buffer_bytes() const { return places.back() + inputs.back().size(); }
     void* at(size_t i) const { return static_cast<std::byte*>(buffer->data()) + places[i]; }
-    Bytes result(size_t i) const {
+    std::vector<Bytes> results() const {
         const Bytes all = buffer->read(buffer_bytes());
-        return {all.begin() + ptrdiff_t(places[i]), all.begin() + ptrdiff_t(places[i] + inputs[i].size())};
+        std::vector<Bytes> each;
+        for (size_t i = 0; i < inputs.size(); ++i)
+            each.emplace_back(all.begin() + ptrdiff_t(places[i]),
+                              all.begin() + ptrdiff_t(places[i] + inputs[i].size()));
+        return each;
     }
     std::vector<size_t> places;
     std::vector<Bytes> inputs;
@@ -75,10 +79,12 @@ struct Group {
                 return weftAllReduce(data, data, all[i].count, all[i].type, all[i].op, ranks.comms[size_t(rank)],
                                      nullptr);
             });
-        for (size_t rank = 0; rank < memory.size(); ++rank)
+        for (size_t rank = 0; rank < memory.size(); ++rank) {
+            const std::vector<Bytes> got = memory[rank]->results();
             for (size_t i = 0; i < all.size(); ++i)
-                if (memory[rank]->result(i) != expected[rank][i])
+                if (got[i] != expected[rank][i])
                     FAIL_CHECK("rank " << rank << ", call " << i << " of " << all[i].count);
+        }
     }
     const Ranks& ranks;
     std::vector<Reduction> all;

@@ -10,11 +10,14 @@
 
 namespace weft::internal::test {
 
+// Memory that is not registered is staged in several tiles.
+static const std::string long_reduce = small() ? "reduce 1200000" : "reduce 3000000";
+
 TEST_CASE("processes reduce over mapped device memory", "[processes]") {
     for (const int devices : {4, 1}) {
         Job job(small() ? 2 : 4, "gpus 4; leaks fatal", devices);
         Steps steps{"init"};
-        for (const char* count : {"0", "1", "1000", "30000", "300000", "2500000"})
+        for (const char* count : {"0", "1", "1000", "30000", "300000", small() ? "1200000" : "2500000"})
             for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
         // Memory that is not registered is staged, in several tiles.
         for (const char* count : {"0", "1", "1000", "50000", small() ? "300001" : "1100001"})
@@ -442,8 +445,8 @@ TEST_CASE("memory that some device does not reach is replaced by host memory, an
             Job job(3, each.machine, 3, together);
             job.variables = {"WEFT_DEBUG=INFO"};
             job.algo = algo;
-            job.start_all({"init", "reduce 1000", "reduce 100000", "reduce 3000000", "all 300", "all 300001",
-                           "host 1000", "reduce 0", "destroy"});
+            job.start_all({"init", "reduce 1000", "reduce 100000", long_reduce, "all 300", "all 300001", "host 1000",
+                           "reduce 0", "destroy"});
             job.finish();
             INFO(each.machine << '\n' << job[0].output() << job[0].error());
             CHECK(contains(job[0].output(), "init 0\ndestroy 0\n"));
@@ -472,10 +475,10 @@ TEST_CASE("where cuIpc is refused, to all or to one, device memory is mapped by 
                 const std::string next = new_id();
                 for (int first = 0; first < 4; first += together) {
                     // A second communicator takes over the memory of the first.
-                    const Steps steps{"init",           "reduce 1000", "reduce 100000",
-                                      "reduce 3000000", "all 300",     "messages 400000",
-                                      "host 1000",      "destroy",     "id 4 " + std::to_string(first) + " " + next,
-                                      "init",           "reduce 1000", "all 300001",
+                    const Steps steps{"init",      "reduce 1000", "reduce 100000",
+                                      long_reduce, "all 300",     "messages 400000",
+                                      "host 1000", "destroy",     "id 4 " + std::to_string(first) + " " + next,
+                                      "init",      "reduce 1000", "all 300001",
                                       "destroy"};
                     job.start(steps, all || first == 2 ? refused : machine);
                 }
@@ -507,7 +510,7 @@ TEST_CASE("WEFT_GPU_PATH says where ranks begin on a healthy machine, rank 0's f
             // Ranks of one process reach each other by pointers.
             if (together == 3 && each.path == std::string("descriptors")) continue;
             Job job(3, "gpus 3; leaks fatal", 3, together);
-            const Steps steps{"init",       "reduce 1000", "reduce 100000",   "reduce 3000000",
+            const Steps steps{"init",       "reduce 1000", "reduce 100000",   long_reduce,
                               "all 300001", "host 10",     "messages 400000", "destroy"};
             for (int first = 0; first < 3; first += together) {
                 job.variables = {"WEFT_DEBUG=INFO",

@@ -55,7 +55,7 @@ TEST_CASE("every algorithm leaves the interpreter's bits on hosts of every shape
             for (const Algorithm& row : registry::algorithms())
                 for (int type = 0; type < weftNumTypes; ++type)
                     for (const int op : reductions_of(type)) {
-                        const uint32_t one_of = !small() ? 2 : sanitized ? 20 : 12;
+                        const uint32_t one_of = !small() ? 2 : sanitized ? 60 : 12;
                         if (random() % (facts_of(row.collective).reduces ? 2 * one_of : one_of) != 0) continue;
                         Call call;
                         call.algorithm = &row;

@@ -51,7 +51,7 @@ TEST_CASE("random sequences of calls, ranks taking turns in random order, leave 
     std::mt19937 random(seed());
     for (const int n : {2, 3, 4, 5, 8})
         for (const Reached reached : {Reached::threads, Reached::processes})
-            run_sequence(n, reached, Driver::turns, small() ? 30 : 400, random);
+            run_sequence(n, reached, Driver::turns, !small() ? 400 : sanitized ? 10 : 30, random);
 }
 
 TEST_CASE("random sequences of calls, a thread a rank, leave the interpreter's bits", "[executor]") {

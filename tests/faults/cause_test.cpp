@@ -67,7 +67,7 @@ int wrong_culprits(const Ways& way, int ranks, int victim, int delay_us, const c
 // WEFT_TEST_KILLS: as many as tools/soak asks for.
 TEST_CASE("ranks that exit as soon as they get an error are not blamed", "[cause]") {
     const char* given = std::getenv("WEFT_TEST_KILLS");
-    const int kills = given ? atoi(given) : 30;
+    const int kills = given ? atoi(given) : small() ? 12 : 30;
     std::mt19937 random(seed());
     const Load load(3);
     int wrong = 0, jobs = 0;

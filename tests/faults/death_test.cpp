@@ -74,6 +74,7 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
     for (int round = 0; round < rounds; ++round)
         for (const Scene& scene : scenes)
             for (int ranks = small() ? 3 : 2; ranks <= (small() ? 3 : 4); ++ranks) {
+                if (small() && sanitized && random() % 2 != 0) continue;
                 const int victim = int(random() % unsigned(ranks)),
                           delay_us = int(random() % (scene.during_init ? 15'000 : 60'000));
                 INFO(scene.what << ": rank " << victim << " of " << ranks << " killed after " << delay_us
@@ -112,11 +113,12 @@ TEST_CASE("a rank killed between its claim and its joining is dead to the others
 }
 
 TEST_CASE("ranks that end right after their last call do not disturb those still inside", "[death]") {
+    std::mt19937 random(seed());
     for (int round = 0; round < (small() ? 1 : 4); ++round)
         for (const char* way : {"destroy", "exit", "vanish"})
             for (const Scene& scene : scenes) {
-                if (scene.during_init) continue;
-                INFO(scene.what << ", ended by " << way);
+                if (scene.during_init || (small() && sanitized && random() % 3 != 0)) continue;
+                INFO(scene.what << ", ended by " << way << "; seed " << seed());
                 const int ranks = 2 + round % 3;
                 Job job(ranks);
                 for (int rank = 0; rank < ranks; ++rank) {

@@ -105,7 +105,7 @@ TEST_CASE("every shipping kernel gives the bits of rank order", "[streams]") {
             for (int type = 0; type < weftNumTypes; ++type)
                 for (const int op : reductions_of(type)) {
                     Call call = call_of(type, op);
-                    if (!can_run(call, launch) || (small() && random() % 8 != 0)) continue;
+                    if (!can_run(call, launch) || (small() && random() % (sanitized ? 24 : 8) != 0)) continue;
                     inputs.fill(call, n, random() % 4000, random);
                     call.in_place = random_flags(n, random);
                     call.send_offset = random() % 2 ? random() % 4 * size_of(call.type) : 0;
@@ -125,7 +125,7 @@ TEST_CASE("virtual ranks in one grid give the bits of rank order", "[grid][sanit
             for (const int type : virtual_types)
                 for (const int op : {int(weftSum), int(weftAvg), premul}) {
                     Call call = call_of(type, op);
-                    if (!can_run(call, launch) || (small() && random() % 8 != 0)) continue;
+                    if (!can_run(call, launch) || (small() && random() % (sanitized ? 24 : 8) != 0)) continue;
                     inputs.fill(call, n, random() % 4000, random);
                     call.in_place = random_flags(n, random);
                     check(ranks, call, placed(launch, Placing::grid), in_rank_order(call));
@@ -144,7 +144,7 @@ TEST_CASE("every shipping kernel of other collectives gives the bits of rank ord
                 for (int type = 0; type < weftNumTypes; ++type) {
                     const int op = facts_of(collective).reduces ? any_reduction_of(type, random) : int(weftSum);
                     Call call = call_of(type, op, collective);
-                    if (!can_run(call, launch) || (small() && random() % 8 != 0)) continue;
+                    if (!can_run(call, launch) || (small() && random() % (sanitized ? 24 : 8) != 0)) continue;
                     draw(call, n, inputs, random);
                     call.send_offset = random() % 2 ? random() % 4 * size_of(call.type) : 0;
                     call.receive_offset = random() % 2 ? random() % 4 * size_of(call.type) : 0;

@@ -61,6 +61,7 @@ TEST_CASE("a rank killed at any moment is named on every host, and the survivors
     for (int round = 0; round < (small() ? 1 : 2); ++round)
         for (const Scene& scene : scenes)
             for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2), std::pair(3, 1)}) {
+                if (small() && random() % 2 != 0) continue;
                 const int ranks = hosts * per_host, victim = int(random() % unsigned(ranks)),
                           delay_us = int(random() % (scene.during_init ? 50'000 : 60'000));
                 INFO(scene.what << ": rank " << victim << " of " << ranks << " on " << hosts << " hosts killed after "

@@ -118,7 +118,7 @@ TEST_CASE("where rails are known ranks of one talk to each other, and owners of 
         const bool rooted = collective == Collective::broadcast || collective == Collective::reduce;
         if (!made_of_two(row.name) || (collective != Collective::all_reduce && !rooted)) continue;
         for (const Layout& layout : {alike, unequal})
-            for (int root = rooted ? 0 : -1; root < (rooted ? 12 : 0); ++root) {
+            for (int root = rooted ? 0 : -1; root < (rooted ? 12 : 0); root += sanitized ? 5 : 1) {
                 INFO(row.name << " for " << name_of(collective) << ", root " << root);
                 std::vector<Schedule> schedules;
                 std::map<int, std::set<int>> used;  // rails, by host

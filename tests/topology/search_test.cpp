@@ -232,7 +232,7 @@ TEST_CASE("random machines: no link is overcharged, the bound holds, and a secon
           "[topology]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
-    for (int round = 0; round < (sanitized ? 20 : 60); ++round) {
+    for (int round = 0; round < (sanitized ? 6 : 60); ++round) {
         const int gpus = 2 + int(random() % 6), copies = 1 + int(random() % 3);
         const Graph graph = random_machine(random, gpus, true);
         INFO("round " << round << ", " << gpus << " GPUs, " << copies << " machines");
@@ -249,7 +249,7 @@ TEST_CASE("small meshes: as good as brute force over whole links, or better by p
     INFO("seed " << seed());
     std::mt19937 random(seed());
     double worst = 1;
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < (sanitized ? 15 : 60); ++round) {
         const size_t gpus = 3 + random() % 3;
         Graph graph;
         REQUIRE(graph.host("").ok());

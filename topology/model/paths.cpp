@@ -11,7 +11,6 @@ namespace weft::internal::topology {
 
 namespace {
 
-constexpr size_t arrival_visits_most = size_t(1) << 22;
 constexpr size_t relays_most = 32;  // of a host: twice the number of GPUs of the largest one
 
 bool better(const Path& a, const Path& b) {
@@ -46,7 +45,7 @@ void Paths::find_arrivals() {
     arrival_.resize(graph_.nodes().size());
     for (auto ports : ports_) {
         if (ports.empty()) continue;
-        const size_t visits_most = arrival_visits_most / ports_.size(), visits = links_.island_of(ports[0]).size();
+        const size_t visits_most = options_.visits_most / ports_.size(), visits = links_.island_of(ports[0]).size();
         const size_t tried = std::max<size_t>(1, visits_most / visits);
         if (ports.size() > tried) {
             say(notes_, "host {} has {} ports: paths from other hosts arrive only at its {} fastest",

@@ -13,8 +13,9 @@ namespace weft::internal::topology {
 
 struct PathOptions {
     bool nvb = true;
-    bool pxn = false;  // also from a GPU to a port and back
-    bool net = true;   // between hosts; searches from every port when Paths is made
+    bool pxn = false;                      // also from a GPU to a port and back
+    bool net = true;                       // between hosts; searches from every port when Paths is made
+    size_t visits_most = size_t(1) << 22;  // of nodes, by the searches from ports; then slow ports are left out
 };
 
 // The connected graph must outlive it. Reentrant.
