@@ -239,11 +239,11 @@ TEST_CASE("registered buffers that cannot lie behind the switch serve collective
         INFO(fault);
         const std::string function = fault.substr(0, fault.find(' '));
         const int before = fake::calls(function);
-        // The allocations map memory, too.
+        const int number = std::stoi(fault.substr(fault.find(' ')));
         fake::add_setting("fault " + fault + " 802");
-        const int later = function == "cuMemMap" ? 3 : 0;
         const Registered from(ranks, 1 << 20);
-        CHECK(eventually([&] { return fake::calls(function) > before + later; }));
+        // The fault must not be left for the next ones. The allocations of three ranks map memory, too.
+        CHECK(eventually([&] { return fake::calls(function) >= before + number; }));
         for (int round = 0; round < 3; ++round) check_some(ranks, from, good, random);
     }
     const Registered next(ranks, 1 << 20);
