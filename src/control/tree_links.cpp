@@ -11,6 +11,10 @@ namespace weft::internal {
 namespace {
 constexpr int64_t retry_us = 20'000;
 constexpr int64_t link_patience_us = 10'000'000;  // the least time for a neighbour to connect
+// A child that dies before it connects leaves no connection that ends. Its port refuses connections, which a firewall may
+// do as well, so the child must be late, too.
+constexpr int64_t first_probe_us = 500'000, probe_again_us = 500'000;
+constexpr int refusals_of_dead = 2;
 }  // namespace
 
 TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
@@ -55,7 +59,25 @@ void TreeLinks::connect_to_parent() {
         });
 }
 
+// The child's leader accepts the connection and drops it, because only children connect.
+void TreeLinks::probe(int child, int64_t now) {
+    Probe& probe = probes_[child];
+    if (probe.connect || now < probe.next_us) return;
+    const HostEntry& entry = rank_table_->hosts[size_t(child)];
+    probe.connect = std::make_unique<AsyncConnect>(
+        service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(child)},
+        net::TargetProcess{.process = entry.process}, entry.addresses, [this, child, now](Result<Fd> socket) {
+            Probe& probe = probes_[child];
+            probe.refusals = !socket && probe.connect->refused() ? probe.refusals + 1 : 0;
+            probe.next_us = now + probe_again_us;
+            probe.connect.reset();
+            if (probe.refusals == refusals_of_dead)
+                end(child, fail(socket.status(), "it has not connected, and {}", socket.status().sentence()));
+        });
+}
+
 void TreeLinks::link(int host, Fd socket) {
+    probes_.erase(host);
     auto& link = links_[host];
     link = std::make_unique<ControlConnection>(
         service(), std::move(socket),
@@ -73,6 +95,7 @@ void TreeLinks::link(int host, Fd socket) {
 
 void TreeLinks::end(int host, const Status& why) {
     links_.erase(host);
+    probes_.erase(host);
     ended_.insert(host);
     handlers_.on_end(host, finishing_ || departed_.count(host) ? nullptr : &why);
 }
@@ -152,6 +175,10 @@ void TreeLinks::check_packets(int64_t now) {
 void TreeLinks::tick() {
     const int64_t now = heartbeat_.clock();
     std::string trouble;
+    if (now - begun_us_ >= first_probe_us)
+        visit([&](int host) {
+            if (HostTree::parent(host) == host_ && !linked(host) && !ended(host)) probe(host, now);
+        });
     if (now - begun_us_ > std::max(limit_us(), link_patience_us))
         visit([&](int host) {
             if (links_.count(host) || !ended_.insert(host).second) return;

@@ -72,6 +72,7 @@ class TreeLinks {
     static constexpr int64_t check_packets_us = 2'000'000, report_packets_us = 10'000'000;
     void check_packets(int64_t now);
     void connect_to_parent();
+    void probe(int child, int64_t now);
     void link(int host, Fd socket);
     void end(int host, const Status& why);
 
@@ -85,6 +86,13 @@ class TreeLinks {
     int64_t begun_us_, ticked_us_;
     int64_t processor_wait_us_ = 0;          // of the service thread, at the last tick
     std::unique_ptr<AsyncConnect> connect_;  // to the parent
+    // Of a child that has not connected: whether anybody listens where it can be reached.
+    struct Probe {
+        int64_t next_us = 0;
+        int refusals = 0;  // one after the other
+        std::unique_ptr<AsyncConnect> connect;
+    };
+    std::map<int, Probe> probes_;
     uint64_t retry_timer_ = 0;
     std::map<int, std::unique_ptr<ControlConnection>> links_;
     // Frames for neighbours that are not connected yet.

@@ -2,9 +2,12 @@
 // host 0 does, and it is host 1 by a plain socket.
 #include "src/control/tree_links.hpp"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "tests/bootstrap/test_clock.hpp"
 #include "tests/error.hpp"
@@ -27,7 +30,8 @@ class Leader {
     }
 
   public:
-    explicit Leader(int64_t limit_ms) {
+    // `addresses`: where host 1 claims to listen; none: where this process does.
+    explicit Leader(int64_t limit_ms, const std::vector<net::Address>& addresses = {}) {
         auto dispatcher = AcceptDispatcher::of_process();
         if (!dispatcher) FAIL(dispatcher.status().sentence());
         dispatcher_ = *dispatcher;
@@ -40,11 +44,15 @@ class Leader {
             entry.members = {{host, getpid()}};
             entry.addresses = dispatcher_->listener().addresses();
         }
+        if (!addresses.empty()) rank_table_.hosts[1].addresses = addresses;
         on_service([&] {
             links_ = std::make_unique<TreeLinks>(
                 dispatcher_, identity_, rank_table_, 0, Heartbeat{limit_ms, test_clock},
                 TreeLinks::Handlers{[this](int, ControlFrame, ByteReader&) { ++frames_; },
-                                    [this](int, const Status*) { ++ends_; },
+                                    [this](int, const Status* why) {
+                                        ++ends_;
+                                        if (why) end_ = why->sentence();
+                                    },
                                     [this](const Status& trouble) { trouble_ = trouble.failure(); }});
         });
     }
@@ -89,6 +97,9 @@ class Leader {
     int ends() {
         return asked([&] { return ends_; });
     }
+    std::string end() {
+        return asked([&] { return end_; });
+    }
 
   private:
     net::Identity identity_ = fresh_identity();
@@ -98,6 +109,26 @@ class Leader {
     // Of the service thread.
     std::optional<Failure> trouble_;
     int frames_ = 0, ends_ = 0;
+    std::string end_;
+};
+
+// It refuses connections, and no other process gets its port.
+class UnusedPort {
+  public:
+    UnusedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        const net::Address any = loopback();
+        sockaddr_in bound{};
+        socklen_t bytes = sizeof bound;
+        if (bind(socket_.number(), any.raw(), any.raw_bytes()) != 0 ||
+            getsockname(socket_.number(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0)
+            FAIL("no port: " << errno_text(errno));
+        address_ = any.with_port(ntohs(bound.sin_port));
+    }
+    const net::Address& address() const { return address_; }
+
+  private:
+    Fd socket_;
+    net::Address address_;
 };
 
 }  // namespace
@@ -176,4 +207,32 @@ TEST_CASE("a host that never connects is lost after ten seconds or the heartbeat
         CHECK_ERROR(leader.trouble(), "host.lost");
         CHECK_THAT(leader.trouble().sentence, Catch::Contains("node1") && Catch::Contains("does not answer"));
     }
+}
+
+TEST_CASE("a host that died before it connected is lost once its port has refused twice", "[tree_links]") {
+    const UnusedPort port;
+    Leader leader(0, {port.address()});
+    leader.pass(step_us);
+    leader.pass(step_us);
+    // Each probe needs some time of the service thread.
+    CHECK(eventually([&] {
+        leader.pass(step_us);
+        return leader.ends() > 0;
+    }));
+    CHECK(leader.ends() == 1);
+    CHECK(!leader.in_trouble());
+    CHECK_THAT(leader.end(), Catch::Contains("has not connected") && Catch::Contains(port.address().text()));
+    leader.run(1'000'000);
+    CHECK(leader.ends() == 1);
+}
+
+TEST_CASE("a host that is late to connect and can be reached is not lost", "[tree_links]") {
+    Leader leader(heartbeat_ms);
+    for (int i = 0; i < 20; ++i) {
+        leader.pass(step_us);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(leader.ends() == 0);
+    const net::FrameStream late = leader.connect();
+    CHECK(!leader.in_trouble());
 }
