@@ -12,7 +12,7 @@
 #include "src/control/failure_sender.hpp"
 #include "src/control/health_table.hpp"
 #include "src/control/oob_forwarder.hpp"
-#include "src/control/tree_links.hpp"
+#include "src/control/tree/tree_links.hpp"
 
 namespace weft::internal {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "src/control/health_table.hpp"
-#include "src/control/tree_links.hpp"
+#include "src/control/tree/tree_links.hpp"
 
 namespace weft::internal {
 

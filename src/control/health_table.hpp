@@ -5,7 +5,7 @@
 #include <memory>
 #include <set>
 
-#include "src/control/tree_links.hpp"
+#include "src/control/tree/tree_links.hpp"
 
 namespace weft::internal {
 

@@ -1,6 +1,6 @@
 // tree_links_test.cpp: heartbeats between hosts by a clock that the test moves. The test calls tick() as the leader of
 // host 0 does, and it is host 1 by a plain socket.
-#include "src/control/tree_links.hpp"
+#include "src/control/tree/tree_links.hpp"
 
 #include <arpa/inet.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "src/control/tree_links.hpp"
+#include "src/control/tree/tree_links.hpp"
 
 #include <algorithm>
 
@@ -11,10 +11,6 @@ namespace weft::internal {
 namespace {
 constexpr int64_t retry_us = 20'000;
 constexpr int64_t link_patience_us = 10'000'000;  // the least time for a neighbour to connect
-// A child that dies before it connects leaves no connection that ends. Its port refuses connections, which a firewall may
-// do as well, so the child must be late, too.
-constexpr int64_t first_probe_us = 500'000, probe_again_us = 500'000;
-constexpr int refusals_of_dead = 2;
 }  // namespace
 
 TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Identity& identity,
@@ -26,7 +22,8 @@ TreeLinks::TreeLinks(std::shared_ptr<AcceptDispatcher> dispatcher, const net::Id
       heartbeat_(heartbeat),
       handlers_(std::move(handlers)),
       begun_us_(heartbeat.clock()),
-      ticked_us_(begun_us_) {
+      ticked_{.at_us = begun_us_},
+      probes_(service(), identity_, rank_table, host, [this](int child, const Status& why) { end(child, why); }) {
     dispatcher_->expect(identity_.name, net::control, uint64_t(host_), [this](net::AcceptedConnection accepted) {
         const int child = int(accepted.purpose.detail);
         if (child > 0 && child < int(rank_table_->hosts.size()) && HostTree::parent(child) == host_)
@@ -59,25 +56,8 @@ void TreeLinks::connect_to_parent() {
         });
 }
 
-// The child's leader accepts the connection and drops it, because only children connect.
-void TreeLinks::probe(int child, int64_t now) {
-    Probe& probe = probes_[child];
-    if (probe.connect || now < probe.next_us) return;
-    const HostEntry& entry = rank_table_->hosts[size_t(child)];
-    probe.connect = std::make_unique<AsyncConnect>(
-        service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(child)},
-        net::TargetProcess{.process = entry.process}, entry.addresses, [this, child, now](Result<Fd> socket) {
-            Probe& probe = probes_[child];
-            probe.refusals = !socket && probe.connect->refused() ? probe.refusals + 1 : 0;
-            probe.next_us = now + probe_again_us;
-            probe.connect.reset();
-            if (probe.refusals == refusals_of_dead)
-                end(child, fail(socket.status(), "it has not connected, and {}", socket.status().sentence()));
-        });
-}
-
 void TreeLinks::link(int host, Fd socket) {
-    probes_.erase(host);
+    probes_.forget(host);
     auto& link = links_[host];
     link = std::make_unique<ControlConnection>(
         service(), std::move(socket),
@@ -95,7 +75,7 @@ void TreeLinks::link(int host, Fd socket) {
 
 void TreeLinks::end(int host, const Status& why) {
     links_.erase(host);
-    probes_.erase(host);
+    probes_.forget(host);
     ended_.insert(host);
     handlers_.on_end(host, finishing_ || departed_.count(host) ? nullptr : &why);
 }
@@ -142,8 +122,8 @@ int64_t TreeLinks::limit_us() const { return std::max(heartbeat_.limit_ms * 1000
 
 // A process that was stopped itself, or had no processor, has read no frames: it must not report others as silent.
 void TreeLinks::detect_pause() {
-    const int64_t now = heartbeat_.clock(), asleep_us = now - std::exchange(ticked_us_, now);
-    const int64_t waited = processor_wait_us(), waited_us = waited - std::exchange(processor_wait_us_, waited);
+    const int64_t now = heartbeat_.clock(), asleep_us = now - std::exchange(ticked_.at_us, now);
+    const int64_t waited = processor_wait_us(), waited_us = waited - std::exchange(ticked_.processor_wait_us, waited);
     if (asleep_us > std::min(4 * tick_us, limit_us() / 2))
         for (const auto& [host, link] : links_) link->heard_us = now;
     if (heartbeat_.limit_ms > 0 && asleep_us > limit_us() / 2)
@@ -175,9 +155,9 @@ void TreeLinks::check_packets(int64_t now) {
 void TreeLinks::tick() {
     const int64_t now = heartbeat_.clock();
     std::string trouble;
-    if (now - begun_us_ >= first_probe_us)
+    if (now - begun_us_ >= ChildProbes::first_us)
         visit([&](int host) {
-            if (HostTree::parent(host) == host_ && !linked(host) && !ended(host)) probe(host, now);
+            if (HostTree::parent(host) == host_ && !linked(host) && !ended(host)) probes_.call(host, now);
         });
     if (now - begun_us_ > std::max(limit_us(), link_patience_us))
         visit([&](int host) {

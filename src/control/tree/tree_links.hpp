@@ -8,6 +8,7 @@
 
 #include "src/control/control_connection.hpp"
 #include "src/control/rank_table.hpp"
+#include "src/control/tree/child_probes.hpp"
 
 namespace weft::internal {
 
@@ -30,6 +31,11 @@ enum class ControlFrame : uint32_t {
 struct Heartbeat {
     int64_t limit_ms;
     Clock clock = now_us;
+};
+
+// When it was, and how long the service thread had waited for a processor.
+struct LastTick {
+    int64_t at_us = 0, processor_wait_us = 0;
 };
 
 // Owned by Control, thread-bound to the service thread.
@@ -72,7 +78,6 @@ class TreeLinks {
     static constexpr int64_t check_packets_us = 2'000'000, report_packets_us = 10'000'000;
     void check_packets(int64_t now);
     void connect_to_parent();
-    void probe(int child, int64_t now);
     void link(int host, Fd socket);
     void end(int host, const Status& why);
 
@@ -83,16 +88,10 @@ class TreeLinks {
     int host_;
     Heartbeat heartbeat_;
     Handlers handlers_;
-    int64_t begun_us_, ticked_us_;
-    int64_t processor_wait_us_ = 0;          // of the service thread, at the last tick
+    int64_t begun_us_;
+    LastTick ticked_;
     std::unique_ptr<AsyncConnect> connect_;  // to the parent
-    // Of a child that has not connected: whether anybody listens where it can be reached.
-    struct Probe {
-        int64_t next_us = 0;
-        int refusals = 0;  // one after the other
-        std::unique_ptr<AsyncConnect> connect;
-    };
-    std::map<int, Probe> probes_;
+    ChildProbes probes_;
     uint64_t retry_timer_ = 0;
     std::map<int, std::unique_ptr<ControlConnection>> links_;
     // Frames for neighbours that are not connected yet.
