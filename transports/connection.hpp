@@ -43,7 +43,7 @@ class Sender {
         auto slot = acquire();
         if (!slot) return slot.take_status();
         if (!*slot) return false;
-        memcpy(slot->data, data, info.bytes);
+        if (info.bytes > 0) memcpy(slot->data, data, info.bytes);
         WEFT_TRY(publish(info));
         return true;
     }
@@ -93,7 +93,7 @@ class Receiver {
         if (info.bytes > capacity)
             return fail(error::internal_damaged, "a message of {} bytes came where {} were expected", info.bytes,
                         capacity);
-        if (target != slot->data) memcpy(target, slot->data, info.bytes);
+        if (target != slot->data && info.bytes > 0) memcpy(target, slot->data, info.bytes);
         WEFT_TRY(release());
         return true;
     }

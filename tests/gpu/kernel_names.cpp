@@ -30,7 +30,9 @@ int main(int count, char** arguments) {
     for (int body = 0; body < cuda::body_count; ++body) {
         for (int type = 0; shipping && type < weftNumTypes; ++type)
             for (const bool sums : {false, true})
-                if (cuda::has_entry_point(cuda::Body(body), weftDataType_t(type), sums))
+                // Objects have functions on the host for kernels of every target, not for those of one family.
+                if (cuda::has_entry_point(cuda::Body(body), weftDataType_t(type), sums) &&
+                    (cuda::needs(cuda::Body(body), weftDataType_t(type)) & cuda::switch_fp8) == 0)
                     fmt::print("{}\n", cuda::entry_point(cuda::Body(body), weftDataType_t(type), sums));
         if (!shipping && test::is_virtual(cuda::Body(body)))
             for (const weftDataType_t type : test::virtual_types)
