@@ -13,10 +13,10 @@ void ChildProbes::call(int child, int64_t now) {
     if (probe.connect || now < probe.next_us) return;
     probe.next_us = now + again_us;
     const HostEntry& entry = rank_table_->hosts[size_t(child)];
-    probe.connect = std::make_unique<AsyncConnect>(
-        *service_, identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(child)},
-        net::TargetProcess{.process = entry.process}, entry.addresses,
-        [this, child](const Result<Fd>& socket) { take(child, socket); });
+    probe.connect = std::make_unique<AsyncConnect>(*service_, identity_,
+                                                   net::Purpose{net::control, uint32_t(host_), uint64_t(child)},
+                                                   net::TargetProcess{.process = entry.process}, entry.addresses,
+                                                   [this, child](const Result<Fd>& socket) { take(child, socket); });
 }
 
 void ChildProbes::take(int child, const Result<Fd>& socket) {

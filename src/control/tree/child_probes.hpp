@@ -19,7 +19,11 @@ class ChildProbes {
     // `rank_table` outlives it. on_dead may destroy nothing of it.
     ChildProbes(Service& service, const net::Identity& identity, const RankTable& rank_table, int host,
                 std::function<void(int child, const Status& why)> on_dead)
-        : service_(&service), identity_(identity), rank_table_(&rank_table), host_(host), on_dead_(std::move(on_dead)) {}
+        : service_(&service),
+          identity_(identity),
+          rank_table_(&rank_table),
+          host_(host),
+          on_dead_(std::move(on_dead)) {}
     // Calls the child's listener if none of the last calls is that recent.
     void call(int child, int64_t now);
     void forget(int child) { probes_.erase(child); }
