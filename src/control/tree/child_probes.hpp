@@ -16,7 +16,7 @@ class ChildProbes {
     // A firewall may refuse connections of this direction, so only a child that is late to connect is called.
     static constexpr int64_t first_us = 500'000;
 
-    // `rank_table` outlives it. on_dead may destroy nothing of it.
+    // `rank_table` outlives it. on_dead may call forget().
     ChildProbes(Service& service, const net::Identity& identity, const RankTable& rank_table, int host,
                 std::function<void(int child, const Status& why)> on_dead)
         : service_(&service),
@@ -24,7 +24,8 @@ class ChildProbes {
           rank_table_(&rank_table),
           host_(host),
           on_dead_(std::move(on_dead)) {}
-    // Calls the child's listener if none of the last calls is that recent.
+    // Connects to the child's listener, twice a second at most. on_dead is called once two connections in a row are
+    // refused.
     void call(int child, int64_t now);
     void forget(int child) { probes_.erase(child); }
 

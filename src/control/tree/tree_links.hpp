@@ -33,7 +33,7 @@ struct Heartbeat {
     Clock clock = now_us;
 };
 
-// When it was, and how long the service thread had waited for a processor.
+// The time of the last tick, and how long the service thread had waited for a processor until then.
 struct LastTick {
     int64_t at_us = 0, processor_wait_us = 0;
 };

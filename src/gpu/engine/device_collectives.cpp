@@ -121,8 +121,8 @@ void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& cal
     }
 }
 
-// Exports the places of the call's buffers in windows or registered buffers behind the switch, or nothing. Sums are loaded from all ranks' send
-// buffers. All but reduce-scatters are stored into all ranks' receive buffers.
+// Exports the places of the call's buffers in windows or registered buffers behind the switch, or nothing. Sums are loaded
+// from all ranks' send buffers. All but reduce-scatters are stored into all ranks' receive buffers.
 void DeviceCollectives::export_places(const PreparedLaunch& it, KernelArguments& a) const {
     const bool scatters = a.reduces && a.send_stride != 0;
     const auto find = [&](const void* address, size_t bytes) -> cuda::SwitchedMemory {
