@@ -282,7 +282,8 @@ scenario_jobs_kills() {
         begin=$SECONDS
         command kill -KILL $(for each in $victims; do process_of_rank $each; done)
         end_job
-        [ $((SECONDS - begin)) -lt 20 ] || { tail rank*.log; wrong "job $kill: the other ranks ended only after $((SECONDS - begin)) s"; return 1; }
+        # A death that is noticed only at WEFT_TIMEOUT_MS takes minutes. On a busy machine the guest needs half of this to end processes.
+        [ $((SECONDS - begin)) -lt 60 ] || { tail rank*.log; wrong "job $kill: the other ranks ended only after $((SECONDS - begin)) s"; return 1; }
         grep -qE 'rank [0-3]' rank*.log && ! [[ " ${statuses[*]} " == *' 0 '* ]] || { tail rank*.log; wrong "a rank ends well, or no rank is named"; return 1; }
     done
 }
