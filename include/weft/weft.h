@@ -157,7 +157,8 @@ WEFT_API weftResult_t weftCommDestroy(weftComm_t comm);
 
 /* Stops the communicator on all ranks and frees it: calls in progress return weftRemoteError on other ranks and
  * weftInvalidUsage here. The handle is freed when no call is inside any more.
- * Errors: weftInvalidArgument (NULL, destroyed or aborted before).
+ * Errors: weftInvalidArgument (NULL, destroyed or aborted before), weftInvalidUsage (inside the group that makes comm, or
+ * in a reduction function that comm runs).
  * Thread-safe: also while another thread is inside a call on comm. */
 WEFT_API weftResult_t weftCommAbort(weftComm_t comm);
 

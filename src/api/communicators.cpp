@@ -170,11 +170,20 @@ weftResult_t weftCommFinalize(weftComm_t comm) {
 weftResult_t weftCommAbort(weftComm_t comm) {
     return guarded([&]() -> Status {
         if (is_being_made(comm)) {
+            // The abort would wait for this thread. The same holds for a reduction below.
+            if (Group::current().holds(comm))
+                return fail(error::group_holds_calls,
+                            "weftCommAbort inside the group that makes this communicator: call weftGroupEnd first");
             comm->cancelled.store(true, std::memory_order_release);
             comm->turns.settle();
         } else {
             WEFT_TRY(check_handle(comm));
         }
+        if (const auto communicator = comm->share();
+            communicator && communicator->inputs().reductions.in_function_here())
+            return fail(error::usage_in_function,
+                        "weftCommAbort in the function of a user's reduction (weftRedOpCreate), on the communicator "
+                        "that runs it: return from the function first");
         // Of several concurrent aborts only the first continues; for the others the handle is gone.
         uint64_t state = weftComm::living;
         if (!comm->magic.compare_exchange_strong(state, weftComm::destroyed) &&

@@ -256,6 +256,7 @@ static void calls_weft(const void* left, const void* right, void* result, size_t
                        void* context) {
     int32_t value = 1;
     CHECK_ERROR(weftAllReduce(&value, &value, 1, weftInt32, weftSum, called_inside, NULL), "usage.in-function");
+    CHECK_ERROR(weftCommAbort(called_inside), "usage.in-function");
     larger(left, right, result, count, type, context);
 }
 

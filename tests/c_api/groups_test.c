@@ -252,6 +252,30 @@ static void abort_inside(void) {
     end_all(healthy, 2);
 }
 
+/* The group still has to make the communicator, so the abort is refused. */
+static void abort_before_it_is_made(void) {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    weftUniqueId id;
+    weftComm_t made = NULL, child = NULL;
+    weftResult_t state = weftInProgress;
+    config.blocking = 0;
+    CHECK_OK(weftGetUniqueId(&id));
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftCommInitRankConfig(&made, 1, id, 0, &config));
+    CHECK_ERROR(weftCommAbort(made), "group.holds-calls");
+    CHECK(weftGroupEnd() == weftInProgress);
+    while (state == weftInProgress) CHECK_OK(weftCommGetAsyncError(made, &state));
+    CHECK_OK(state);
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftCommSplit(made, 0, 0, &child, &config));
+    CHECK_ERROR(weftCommAbort(child), "group.holds-calls");
+    CHECK(weftGroupEnd() == weftInProgress);
+    for (state = weftInProgress; state == weftInProgress;) CHECK_OK(weftCommGetAsyncError(child, &state));
+    CHECK_OK(state);
+    CHECK_OK(weftCommAbort(child));
+    CHECK_OK(weftCommAbort(made));
+}
+
 /* Also the ranks of one thread may disagree; group end says so, each communicator remembers, and others are made after
  * it. */
 static void mismatch(void) {
@@ -293,6 +317,7 @@ int main(void) {
     run_case("a rank that waits for a refused message fails at the deadline", refused_message);
     run_case("a communicator with calls in an open group is not destroyed", destroy_inside);
     run_case("an abort in a group ends one communicator only", abort_inside);
+    run_case("an abort in the group that makes the communicator is refused", abort_before_it_is_made);
     run_case("ranks of one thread that disagree get an error each", mismatch);
     return summary();
 }
