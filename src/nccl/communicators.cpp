@@ -120,8 +120,12 @@ ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
     return finish(weftCommCuDevice(weft_comm(comm), device));
 }
 
-ncclResult_t pncclGroupStart(void) { return finish(weftGroupStart()); }
-ncclResult_t pncclGroupEnd(void) { return finish(weftGroupEnd()); }
+ncclResult_t pncclGroupStart(void) {
+    const weftResult_t result = weftGroupStart();
+    if (result == weftSuccess) begin_group();
+    return finish(result);
+}
+ncclResult_t pncclGroupEnd(void) { return end_group(finish(weftGroupEnd())); }
 
 // The group ends without its calls, as in NCCL, but Weft has no estimate for it.
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
@@ -129,7 +133,9 @@ ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
     if (simInfo && simInfo->magic != NCCL_SIM_INFO_MAGIC)
         return refuse(ncclInvalidArgument, function, "simInfo was not initialised by NCCL_SIM_INFO_INITIALIZER");
     weftPrepared_t calls = nullptr;
-    if (weftGroupPrepare(&calls) == weftSuccess && weftPreparedDestroy(calls) != weftSuccess)
+    const weftResult_t ended = weftGroupPrepare(&calls);
+    (void)end_group(ncclSuccess);
+    if (ended == weftSuccess && weftPreparedDestroy(calls) != weftSuccess)
         return refuse(ncclInternalError, function, "the calls of the group could not be freed");
     return refuse_unsupported(function, "the group has ended without its calls; `weft schedule` predicts times");
 }

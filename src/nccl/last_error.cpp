@@ -1,5 +1,7 @@
 #include "src/nccl/last_error.hpp"
 
+#include <utility>
+
 #include "src/nccl/translation.hpp"
 
 namespace weft::internal::nccl {
@@ -14,12 +16,37 @@ LastError& last_error() {
     return error;
 }
 
+// This thread's open group.
+struct OpenGroup {
+    int depth = 0;
+    ncclResult_t failure = ncclSuccess;  // of the first call that failed in it
+};
+OpenGroup& open_group() {
+    thread_local OpenGroup group;
+    return group;
+}
+ncclResult_t failed(ncclResult_t code) {
+    OpenGroup& group = open_group();
+    if (group.depth > 0 && group.failure == ncclSuccess) group.failure = code;
+    return code;
+}
+
 }  // namespace
 
 ncclResult_t finish(weftResult_t result) noexcept {
-    if (result != weftSuccess && result != weftInProgress) [[unlikely]]
-        last_error().own.clear();
-    return nccl_result(result);
+    if (result == weftSuccess || result == weftInProgress) [[likely]]
+        return nccl_result(result);
+    last_error().own.clear();
+    return failed(nccl_result(result));
+}
+
+void begin_group() noexcept { ++open_group().depth; }
+
+ncclResult_t end_group(ncclResult_t result) noexcept {
+    OpenGroup& group = open_group();
+    if (group.depth == 0 || --group.depth > 0) return result;
+    const ncclResult_t failure = std::exchange(group.failure, ncclSuccess);
+    return failure == ncclSuccess ? result : failure;
 }
 
 ncclResult_t refuse(ncclResult_t code, const char* function, std::string_view sentence) noexcept {
@@ -28,7 +55,7 @@ ncclResult_t refuse(ncclResult_t code, const char* function, std::string_view se
     } catch (...) {
         last_error().own.clear();
     }
-    return code;
+    return failed(code);
 }
 
 ncclResult_t refuse_unsupported(const char* function, const char* remedy) noexcept {

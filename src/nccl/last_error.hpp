@@ -16,6 +16,10 @@ ncclResult_t finish(weftResult_t result) noexcept;
 // Ends a call that this library refuses: `sentence` is this thread's newest error.
 ncclResult_t refuse(ncclResult_t code, const char* function, std::string_view sentence) noexcept;
 ncclResult_t refuse_unsupported(const char* function, const char* remedy) noexcept;
+// This thread has opened a group: from now on the group remembers its first call that fails.
+void begin_group() noexcept;
+// The thread has ended a group with `result`. Returns the failure of the first call of the outermost group, as NCCL does.
+ncclResult_t end_group(ncclResult_t result) noexcept;
 // Valid until this thread's next call of it.
 const char* newest_error(ncclComm_t comm) noexcept;
 

@@ -123,6 +123,20 @@ static void groups(Job job) {
     FAILS(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "ncclGroupSimulateEnd");
     CHECK(sum == 0);
     FAILS(ncclGroupEnd(), ncclInvalidUsage, "group");
+
+    /* The end returns the first failure of the group's calls. Weft carries the other calls out. */
+    sum = 0, root = job.rank;
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(&one, &sum, 1, ncclInt32, ncclSum, job.comm, NULL));
+    OK(ncclGroupStart());
+    FAILS(ncclAllReduce(&one, &sum, 1, (ncclDataType_t)99, ncclSum, job.comm, NULL), ncclInvalidArgument, "[");
+    OK(ncclGroupEnd());
+    OK(ncclBcast(&root, 1, ncclInt32, 1, job.comm, NULL));
+    FAILS(ncclGroupEnd(), ncclInvalidArgument, "[argument.datatype]");
+    CHECK(sum == job.ranks && root == 1);
+    OK(ncclGroupStart());
+    OK(ncclGroupEnd());
+
     info.magic = 1;
     FAILS(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "simInfo");
 }
