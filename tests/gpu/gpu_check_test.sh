@@ -9,9 +9,10 @@ done
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 fail() { cat "$folder/log"; echo "gpu_check_test: $1"; exit 1; }
-# Programs that are linked with the driver's library find the fake one.
-# A copy: the library looks for that name among the process's files.
+# Programs that are linked with the driver's library find the fake one. Weft must load the same file: a second one would
+# be another driver, in which no context is current. A copy: the library looks for that name among the process's files.
 mkdir "$folder/driver" && cp "$build/tests/fake_cuda/libcuda_fake.so" "$folder/driver/libcuda.so.1"
+export WEFT_CUDA_LIBRARY=$folder/driver/libcuda.so.1
 # A sanitizer that only runs what it is given, once of what three of its tools look at.
 mkdir -p "$folder/toolkit/bin"
 # shellcheck disable=SC2016
