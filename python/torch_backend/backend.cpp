@@ -149,7 +149,8 @@ int Backend::checked_root(const char* call, int64_t root) const {
 int Backend::checked_peer(const char* call, int peer) const {
     if (peer < 0 || peer >= size_ || peer == rank_)
         throw_argument(c10::str(call, ": the peer is ", peer, "; it must be another rank of the group, 0 to ",
-                                size_ - 1, ", and this is rank ", rank_, " [argument.rank]"));
+                                size_ - 1, ", and this is rank ", rank_,
+                                ", which can send to itself only in a batch of messages on devices [argument.rank]"));
     return peer;
 }
 
@@ -339,7 +340,7 @@ WorkPtr Backend::finish_message(WorkPtr work) {
 WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
     check_process();
     const at::Tensor tensor = only("send", "the tensor", tensors);
-    if (!tensor.device().is_cpu()) return device_message(tensor, checked_peer("send", destination), true);
+    if (!tensor.device().is_cpu()) return device_message("send", tensor, destination, true);
     Sender& to = sender(checked_peer("send", destination));
     const Milliseconds timeout = options_->timeout;
     auto work = make_work({c10d::OpType::SEND, "weft:send"}, tensors, tensors, timeout, to.queue());
@@ -350,7 +351,7 @@ WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
 WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
-    if (!tensor.device().is_cpu()) return device_message(tensor, checked_peer("recv", source), false);
+    if (!tensor.device().is_cpu()) return device_message("recv", tensor, source, false);
     auto from = receiver(checked_peer("recv", source));
     auto receive = std::make_shared<Receive>();
     receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, options_->timeout, from);
@@ -367,6 +368,8 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
     check_host_tensor("recv of any source", "the tensor", tensor);
+    if (size_ == 1)
+        throw_argument("recv of any source: this group has no other rank that could send a message [argument.rank]");
     auto receive = std::make_shared<Receive>();
     receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, options_->timeout, {});
     receive->work->limit_wait();
@@ -417,12 +420,14 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ex
     auto chosen = c10::dynamic_intrusive_pointer_cast<GroupOptions>(options);
     if (!chosen) chosen = c10::static_intrusive_pointer_cast<GroupOptions>(options_->clone());
     weftComm_t made = nullptr;
+    uint64_t number = 0;
     run_in_order([&](weftComm_t parent) {
+        number = communicator_->number();
         if (flags & WEFT_SHRINK_ABORT)
             for (const auto& group : device_groups()) group->abort();
         check(weftCommShrink(parent, ranks.data(), int(ranks.size()), &made, nullptr, flags), parent);
     });
-    auto communicator = std::make_unique<Communicator>(made);
+    auto communicator = std::make_unique<Communicator>(made, number);
     int rank = 0, size = 0;
     check(weftCommUserRank(made, &rank));
     check(weftCommCount(made, &size));
@@ -479,12 +484,9 @@ void Backend::end_channels() {
         senders.swap(senders_);
         receivers.swap(receivers_);
     }
-    for (auto& [rank, sender] : senders) {
-        if (sender->queue()->is_idle())
-            sender->say_end();
-        else
-            sender->abort();
-    }
+    // Messages that were sent stay for their receivers, which then see that this rank has left.
+    for (auto& [rank, sender] : senders)
+        if (!sender->queue()->is_idle()) sender->abort();
     // A receive of any source still waits for the other sources. Most of them end now, too.
     const auto until = std::chrono::steady_clock::now() + Milliseconds(500);
     for (auto& [rank, receiver] : receivers)
@@ -534,7 +536,12 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
     check_process();
     const Milliseconds timeout = chosen(options.timeout);
     const auto begun = std::chrono::steady_clock::now();
-    const std::string key = c10::str("weft/monitored/", monitored_barriers_++, "/");
+    // A later group may use the same store.
+    const auto key_of = [&](uint64_t barrier) {
+        return c10::str("weft/monitored/", communicator_->number(), "/", barrier, "/");
+    };
+    const uint64_t barrier = monitored_barriers_++;
+    const std::string key = key_of(barrier);
     const auto left = [&] {
         return timeout - std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - begun);
     };
@@ -568,6 +575,9 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
     const std::string answer = missing.empty() ? "1" : text;
     store_->set(key + "all", std::vector<uint8_t>(answer.begin(), answer.end()));
     if (!missing.empty()) throw_failure(text);
+    for (int rank = 1; rank < size_; ++rank) forget(*store_, key + std::to_string(rank));
+    // All ranks have read the answer before.
+    if (barrier > 0) forget(*store_, key_of(barrier - 1) + "all");
 }
 
 }  // namespace weft_torch

@@ -192,8 +192,8 @@ class Backend final : public c10d::Backend {
     WorkPtr finish_message(WorkPtr work);
     // The device whose streams a barrier waits for; none: it is a barrier of the hosts.
     std::optional<c10::Device> barrier_device(const c10d::BarrierOptions& options);
-    // A send or receive of a tensor on a device.
-    WorkPtr device_message(const at::Tensor& tensor, int peer, bool sends);
+    // A send or receive of a tensor on a device. In a batch the peer may be this rank. `call`: for errors.
+    WorkPtr device_message(const char* call, const at::Tensor& tensor, int peer, bool sends);
     std::shared_ptr<DeviceGroup> device_group(const c10::Device& device);
     std::vector<std::shared_ptr<DeviceGroup>> device_groups();
     Sender& sender(int destination);

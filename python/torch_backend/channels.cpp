@@ -23,13 +23,8 @@ struct Header {
 };
 static_assert(sizeof(Header) == 128);
 
-// Of the last header.
-constexpr uint64_t end_mark = UINT64_MAX;
-
 // Both ranks have announced themselves.
 constexpr std::chrono::seconds most_joining{60};
-// The end of a connection must not wait for a rank that receives nothing.
-constexpr std::chrono::milliseconds most_ending{500};
 
 bool fits(uint64_t bytes) { return bytes <= sizeof(Header::data); }
 
@@ -117,6 +112,11 @@ weftResult_t Connection::error() {
     return made_ && !aborted_ ? made_->error() : weftSuccess;
 }
 
+bool Connection::peer_has_left() {
+    std::lock_guard lock(mutex_);
+    return made_ && !aborted_ && made_->peer_has_left();
+}
+
 void Connection::abort() {
     std::lock_guard lock(mutex_);
     aborted_ = true;
@@ -128,22 +128,6 @@ Sender::Sender(std::unique_ptr<Connection> connection) : connection_(std::move(c
 Sender::~Sender() { queue_->end(); }
 
 void Sender::abort() { connection_->abort(); }
-
-void Sender::say_end() {
-    if (!connection_->is_made()) return;
-    const auto say = [&] {
-        const auto communicator = connection_->get({});
-        communicator->set_timeout(most_ending);
-        weftComm_t comm = communicator->get();
-        Header header{};
-        header.bytes = end_mark;
-        (void)weftSend(&header, sizeof header, weftUint8, 1, comm, nullptr);
-    };
-    try {
-        queue_->run_alone(say);
-    } catch (const std::exception&) {  // aborted meanwhile
-    }
-}
 
 void Sender::send(const at::Tensor& tensor, int tag, std::chrono::milliseconds timeout) {
     const at::NoGradGuard no_gradients;
@@ -235,12 +219,13 @@ HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
         const auto communicator = connection_->get(timeout);
         communicator->set_timeout(timeout);
         weftComm_t comm = communicator->get();
-        check(weftRecv(&header, sizeof header, weftUint8, 0, comm, nullptr), comm);
-        if (header.bytes == end_mark) {
+        const weftResult_t received = weftRecv(&header, sizeof header, weftUint8, 0, comm, nullptr);
+        if (received != weftSuccess && connection_->peer_has_left()) {
             ended_ = true;
             throw_failure(c10::str("recv: rank ", connection_->source(),
                                    " has left the process group and sends no message any more [rank.left]"));
         }
+        check(received, comm);
         lock.lock();
         receive = take(header.tag);
         delivers_ = receive != nullptr;

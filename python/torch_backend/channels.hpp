@@ -10,7 +10,7 @@
 namespace weft_torch {
 
 // The direction from one rank to another; makes the communicator at the first message. One thread at a time uses it, except
-// for is_made(), has_failed() and abort().
+// for is_made(), error(), peer_has_left() and abort().
 class Connection {
   public:
     Connection(c10::intrusive_ptr<c10d::Store> store, int source, int destination, bool sends, Settings settings);
@@ -22,6 +22,8 @@ class Connection {
     bool is_made();
     weftResult_t error();
     bool has_failed() { return error() != weftSuccess; }
+    // Whether its failure is that the peer left before a message of this rank was complete.
+    bool peer_has_left();
     int source() const { return source_; }
     int destination() const { return destination_; }
     bool sends() const { return sends_; }
@@ -46,8 +48,6 @@ class Sender {
     ~Sender();
     const std::shared_ptr<JobQueue>& queue() const { return queue_; }
     void send(const at::Tensor& tensor, int tag, std::chrono::milliseconds timeout);  // a job of queue()
-    // Tells the receiver that no message follows, if the connection works and no message is on its way.
-    void say_end();
     bool has_failed() { return connection_->has_failed(); }
     void abort();
 
@@ -72,7 +72,8 @@ class Receiver final : public Driver {
   public:
     explicit Receiver(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
     void add(const std::shared_ptr<Receive>& receive);
-    bool has_failed() { return connection_->has_failed(); }
+    // A sender that left has sent all it had to send: no failure of the group.
+    bool has_failed() { return connection_->has_failed() && !connection_->peer_has_left(); }
     void abort();
 
   protected:
@@ -97,7 +98,7 @@ class Receiver final : public Driver {
     std::deque<Kept> kept_;
     std::exception_ptr broken_;
     bool delivers_ = false;  // a message is on its way to a receive
-    bool ended_ = false;     // broken_ since the sender said its end
+    bool ended_ = false;     // broken_ since the sender has left
 };
 
 }  // namespace weft_torch

@@ -90,7 +90,8 @@ std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int ran
     weftComm_t comm = nullptr;
     const weftResult_t begun = weftCommInitRankConfig(&comm, size, id, rank, &config);
     if (begun != weftInProgress) check(begun);
-    auto made = std::make_unique<Communicator>(comm);
+    const size_t number = std::hash<std::string_view>()({id.internal, sizeof id.internal});
+    auto made = std::make_unique<Communicator>(comm, number);
     if (!finish(begun, comm, aborted)) {
         made->abort();
         std::rethrow_exception(ended_failure());
@@ -149,6 +150,12 @@ weftResult_t Communicator::error() {
     if (!comm_) return weftSuccess;
     if (weftCommGetAsyncError(comm_, &error) != weftSuccess) return weftInternalError;
     return error == weftInProgress ? weftSuccess : error;
+}
+
+bool Communicator::peer_has_left() {
+    std::lock_guard lock(mutex_);
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    return comm_ && weftGetLastErrorInfo(comm_, &info) == weftSuccess && std::string_view(info.id) == "rank.left";
 }
 
 std::exception_ptr Communicator::failure() {

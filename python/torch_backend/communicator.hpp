@@ -45,7 +45,8 @@ class Communicator {
     static std::unique_ptr<Communicator> make(const weftUniqueId& id, int rank, int size,
                                               std::chrono::milliseconds timeout, const Settings& settings,
                                               const std::atomic<bool>* aborted = nullptr);
-    explicit Communicator(weftComm_t comm) : comm_(comm) {}
+    // `number`: as number() says.
+    Communicator(weftComm_t comm, uint64_t number) : comm_(comm), number_(number) {}
     Communicator(const Communicator&) = delete;
     ~Communicator() { leave(); }
     // Ends it here. Calls that peers can still complete succeed; failure() knows those that did not.
@@ -53,6 +54,8 @@ class Communicator {
     // Refuses tensors of this device if Weft did not find it to be the communicator's.
     void check_device(const c10::Device& device);
 
+    // The same on all ranks, and another one for a later communicator on the same store.
+    uint64_t number() const { return number_; }
     // Throws if it was aborted.
     weftComm_t get();
     // Lets calls from now on fail after `timeout` without progress.
@@ -60,6 +63,8 @@ class Communicator {
     // The failure that has hit it; weftSuccess: none. Thread-safe.
     weftResult_t error();
     bool has_failed() { return error() != weftSuccess; }
+    // Whether the failure is a rank that left before this rank had done its last call. Thread-safe.
+    bool peer_has_left();
     // The same as torch's exception, also after abort() and leave(); null: none. Thread-safe.
     std::exception_ptr failure();
     // After leave(): its failure, unless failure() has returned it before. Null: none, or it was aborted. Thread-safe.
@@ -74,6 +79,7 @@ class Communicator {
     std::mutex mutex_;
     const Origin origin_;
     weftComm_t comm_;  // null: aborted or left
+    const uint64_t number_;
     bool aborted_ = false;
     std::exception_ptr left_failure_;  // when leave() ended it
     std::atomic<bool> failure_known_{false};

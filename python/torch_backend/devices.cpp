@@ -43,7 +43,8 @@ void Backend::enableCollectivesTiming() {
 }
 
 // Messages of a batch are one group of calls, as in NCCL. Tags are not sent.
-WorkPtr Backend::device_message(const at::Tensor& tensor, int peer, bool sends) {
+WorkPtr Backend::device_message(const char* call, const at::Tensor& tensor, int peer, bool sends) {
+    if (peer != rank_ || !is_coalescing()) checked_peer(call, peer);
     const Title title = sends ? Title{c10d::OpType::SEND, "weft:send"} : Title{c10d::OpType::RECV, "weft:recv"};
     if (is_coalescing()) {
         const Tensors both{tensor};

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <system_error>
 #include <unordered_map>
 
 #include "failure.hpp"
@@ -32,12 +33,19 @@ void Driver::wake() {
         alarm_.ring_after(grace);
         return;
     }
+    try {
+        threads_.emplace_back([self = shared_from_this()] {
+            pthread_setname_np(pthread_self(), "weft-torch");
+            self->serve();
+        });
+    } catch (const std::system_error& error) {
+        TORCH_WARN_ONCE("weft: no thread can be started (", error.what(),
+                        "); asynchronous operations go on only while a thread waits for one. Allow this process more "
+                        "threads (ulimit -u, or the pids limit of its container)");
+        return;
+    }
     ++sleeping_;
     alarm_.ring_after(grace);
-    threads_.emplace_back([self = shared_from_this()] {
-        pthread_setname_np(pthread_self(), "weft-torch");
-        self->serve();
-    });
 }
 
 // One step, and the callbacks of the operation that it ended. Others may advance while the callbacks run.

@@ -1,5 +1,6 @@
 """Every collective of the backend against values that each rank computes by itself."""
 
+import datetime
 import threading
 import unittest
 
@@ -271,6 +272,24 @@ def subgroups(rank, size):
     assert dist.group.WORLD._get_backend(torch.device("cpu"))._get_sequence_number_for_group() == before + 1
 
 
+def monitored_barrier(rank, size):
+    """It names the late ranks, also in a group made again on the same store, after a failure of the one before."""
+    keys = dist.distributed_c10d._get_default_store()
+    short = datetime.timedelta(milliseconds=300)
+    for _ in range(2):
+        group = dist.group.WORLD._get_backend(torch.device("cpu"))
+        for _ in range(3):
+            group.monitored_barrier()
+        dist.barrier()
+        if rank == 0 and size > 1:
+            ranks.fails(lambda: group.monitored_barrier(short), dist.DistBackendError, "Rank 1 failed to pass")
+        dist.barrier()
+        if rank != 0:
+            ranks.fails(lambda: group.monitored_barrier(short), dist.DistBackendError, "Rank 1 failed to pass")
+        dist.destroy_process_group()
+        dist.init_process_group(ranks.names("weft"), store=keys, rank=rank, world_size=size)
+
+
 def modes(rank, size):
     """The modes of the calling thread hold in the thread that executes the call, too."""
     with torch.inference_mode():
@@ -352,6 +371,7 @@ for _each in (
     objects,
     futures,
     subgroups,
+    monitored_barrier,
     modes,
     in_one_thread_of_two,
     again,

@@ -93,6 +93,41 @@ def end_during_callback(rank, size):
         assert x.item() == 1
 
 
+def end_before_receives(rank, size):
+    """A rank leaves when its short messages are sent. They fill all slots, and the receives begin later."""
+    if rank == 0:
+        dist.send(torch.full((1,), -1.0), 1)  # makes the connection
+        for number in range(8):
+            dist.send(torch.full((1,), float(number)), 1)
+        dist.destroy_process_group()
+    elif rank == 1:
+        x = torch.zeros(1)
+        dist.recv(x, 0)
+        time.sleep(1)
+        for number in range(8):
+            dist.recv(x, 0)
+            assert x.item() == number
+        ranks.fails(lambda: dist.recv(x, 0), dist.DistBackendError, "has left the process group", "[rank.left]")
+
+
+def any_source_after_an_end(rank, size):
+    """A receive of any source takes the message of the rank that stays, after another one has left."""
+    if rank == 1:
+        dist.send(torch.ones(1), 0)
+        dist.destroy_process_group()
+    elif rank == 0:
+        x = torch.zeros(1)
+        dist.recv(x, 1)
+        if size == 2:
+            ranks.fails(lambda: dist.recv(x), dist.DistBackendError, "[rank.left]")
+            return
+        assert dist.recv(x) == 2 and x.item() == 7
+        dist.recv(x, 3, tag=1)
+    else:
+        time.sleep(0.5)
+        dist.send(torch.full((1,), 7.0), 0) if rank == 2 else dist.send(torch.zeros(1), 0, tag=1)
+
+
 def any_source(rank, size):
     for count in (2, LARGE):
         if rank == 0:
@@ -215,6 +250,8 @@ for _each in (
     tags,
     order,
     end_during_callback,
+    end_before_receives,
+    any_source_after_an_end,
     any_source,
     batches,
     strided,
