@@ -76,7 +76,7 @@ TEST_CASE("a signal that does not come is named at the deadline", "[windows]") {
                 Job job(2);
                 const std::vector<std::string> limit{"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms)};
                 start(job, where, 0, {"reduce=1", "wait=1,3", "async", "end_window", "destroy"}, limit);
-                start(job, where, 1, {"signal=0", "reduce=1", "await", "async", "end_window", "destroy"}, limit);
+                start(job, where, 1, {"signal=0", "reduce=1", "await", "async=failed", "end_window", "destroy"}, limit);
                 CHECK(job[0].says("wait "));
                 job[1].kill(SIGUSR1);
                 job.finish();
