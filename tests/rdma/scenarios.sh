@@ -13,7 +13,7 @@ seconds_of() { # seconds_of SCENARIO
         *) echo 120 ;;
     esac
 }
-with_one_rail=(devices ping_pong loss reordering link gids memory_limit no_device
+with_one_rail=(devices ping_pong conformance loss reordering link gids memory_limit no_device
     jobs jobs_options jobs_no_device jobs_random jobs_gids jobs_gid_lost jobs_loss jobs_link_flap jobs_kills jobs_memory_limit rdma_check)
 with_two_rails=(two_rails jobs_two_rails jobs_failover jobs_gid_failover jobs_rails_lost)
 
@@ -73,6 +73,8 @@ scenario_devices() {
     says 'not used +WEFT_IB_DISABLE' rdma_of 0 WEFT_IB_DISABLE=1
 }
 scenario_ping_pong() { ping_pong 200 4096; }
+# The promises of all transports, between two processes of one host.
+scenario_conformance() { on 0 env WEFT_TRANSPORTS=verbs "$build/tests/conformance/conformance_test" '[transport]'; }
 scenario_loss() {
     tc qdisc add dev v0 root netem loss 3% delay 1ms && ping_pong 100 4096
 }
