@@ -120,7 +120,7 @@ class KernelBarrier {
   private:
     static constexpr uint64_t patience_ns = 100'000;  // a wait this long does not end in the next microsecond
     // A late third rank may keep block 0 from reaching the mismatched call for this long.
-    static constexpr uint64_t first_block_patience_ns = 1'000'000'000;
+    static constexpr uint64_t first_block_patience_ns = 10'000'000'000;
     // In place of the time at which a wait began.
     static constexpr uint64_t gives_up = 0, not_timed = 1;
 
