@@ -132,7 +132,7 @@ std::vector<Rail> Devices::rails(const Settings& settings) const {
     for (IbPort& known : known_ports(settings, ignored)) {
         Rail rail;
         rail.name = known.name();
-        rail.detail = layer_text(known.link_layer);
+        if (known.has_known_network()) rail.detail = layer_text(known.link_layer);
         rail.why_not = std::move(known.why_not);
         rails.push_back(std::move(rail));
     }

@@ -24,6 +24,7 @@ struct Event {
 struct DeviceFacts {
     std::string name;
     std::string folder;  // in /sys
+    int transport = transport_infiniband;
     int ports = 0;
     abi::DeviceLimits limits{};
 };
