@@ -258,13 +258,14 @@ TEST_CASE("a call of the library that fails is an error on both ranks, at every 
     const auto function = GENERATE(as<std::string>(), "ibv_create_cq", "ibv_create_comp_channel", "ibv_create_qp",
                                    "ibv_modify_qp", "ibv_reg_mr", "post_send", "post_recv", "poll_cq", "req_notify_cq",
                                    "ibv_query_port", "_ibv_query_gid_table", "ibv_query_pkey");
-    const int call = GENERATE(1, 2, 3, 5);
-    INFO(function << ", call " << call);
+    // EIO, ENOMEM, EINVAL, ETIMEDOUT.
+    const auto [call, number] = GENERATE(table<int, int>({{1, 5}, {2, 12}, {3, 22}, {5, 110}}));
+    INFO(function << ", call " << call << ", errno " << number);
     fake_verbs().run("reorder 0");
     const int objects = fake_verbs().objects();
     {
         const TwoRanks ranks;
-        fake_verbs().run(fmt::format("fail {} {} 5", function, call));
+        fake_verbs().run(fmt::format("fail {} {} {}", function, call, number));
         Line line = ranks.line(0, 2, 300);
         bool told = !line.failure.ok();
         if (told) CHECK(is_about_rdma(line.failure));

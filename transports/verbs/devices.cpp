@@ -126,6 +126,13 @@ Result<std::vector<Port>> Devices::ports(const Settings& settings) const {
     return found;
 }
 
+bool Devices::serves_links(size_t device, const Settings& settings) const {
+    const DeviceFacts& facts = all_[device].context->facts();
+    for (int number = 1; number <= facts.ports; ++number)
+        if (facts.transport == transport_infiniband && settings.devices.admits(facts.name, number)) return true;
+    return false;
+}
+
 std::vector<Rail> Devices::rails(const Settings& settings) const {
     std::vector<Rail> rails;
     Status ignored;  // its reason is in why_not

@@ -44,6 +44,8 @@ class Devices {
     // The ports that the settings admit, as they are now, of both link layers. verbs.device: there is none. option.value:
     // as admit_port().
     Result<std::vector<Port>> ports(const Settings& settings) const;
+    // Whether the settings admit a port of the device, up or down. A device that serves no link may refuse memory.
+    bool serves_links(size_t device, const Settings& settings) const;
     // Every port, for `weft info`.
     std::vector<Rail> rails(const Settings& settings) const;
 
