@@ -57,8 +57,8 @@ class Devices {
 
 // The ports of each link layer; the layer that this host prefers (prefers_ethernet()) comes first.
 std::vector<std::vector<Port>> by_layer(const Devices& devices, const std::vector<Port>& ports);
-// The number of the network of ports of one layer, which is equal on all its hosts; never 0.
-uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
+// The numbers of the subnets of ports of one layer, each equal on all its hosts; never 0.
+std::vector<uint32_t> networks_of(const Devices& devices, const std::vector<Port>& ports);
 // Of ports of one layer. A link uses so many `rails` of them, and any of them, so the slowest counts.
 NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails);
 
