@@ -195,6 +195,7 @@ TEST_CASE("hosts without an active port use tcp", "[verbs]") {
 }
 
 TEST_CASE("without memory that may be pinned every rank returns an error that says what to do", "[verbs]") {
+    const LimitedPinning limited;
     const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=memlock 65536"});
     INFO(done.said << done.log);
     CHECK(done.count(": verbs.memlock: ") == 2);

@@ -9,7 +9,9 @@
 #include "tests/amount.hpp"
 #include "tests/open_descriptors.hpp"
 #include "tests/verbs/connections.hpp"
+#include "tests/verbs/limited_pinning.hpp"
 #include "transports/verbs/devices.hpp"
+#include "transports/verbs/site.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -292,6 +294,7 @@ TEST_CASE("a call of the library that fails is an error on both ranks, at every 
 }
 
 TEST_CASE("if the kernel pins no more memory, the error says what to do", "[links]") {
+    const LimitedPinning limited;
     fake_verbs().run("memlock 100000");
     const TwoRanks ranks;
     const Line line = ranks.line(0, 4, 100'000);
