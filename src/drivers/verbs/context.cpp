@@ -242,6 +242,7 @@ std::optional<Event> Context::next_event() {
     const EventRow* row = event_row(event.type);
     if (row && row->of_port) happened.port = event.element.port;
     if (row && row->of_pair) happened.pair = event.element.pair->qp_num;
+    if (event.type == event::cq_error) happened.queue = event.element.queue;
     functions_->ibv_ack_async_event(&event);
     return happened;
 }

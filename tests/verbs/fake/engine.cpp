@@ -231,10 +231,13 @@ void Engine::raise_event(Device& device, int type, uint32_t number) {
                 return row.second->context == context && (number == 0 || row.first == number);
             });
             if (found == pairs_.end()) continue;
-            if (type == verbs::event::cq_error)
+            if (type == verbs::event::cq_error) {
                 event.element.queue = found->second->send_queue;
-            else
+                std::lock_guard queue_held(fake(event.element.queue).lock);
+                fake(event.element.queue).overrun = true;
+            } else {
                 event.element.pair = found->second;
+            }
         }
         raise(*context, event);
     }
