@@ -61,6 +61,20 @@ Result<PortOffer> port_offer(const Site& site, size_t place) {
     return offer;
 }
 
+static Status make_pair(const Site& site, const Port& port, const QueuePairOptions& options, Lane& lane) {
+    const Device& device = site.devices.all()[port.device];
+    auto pair = QueuePair::make(*device.domain, *lane.queue, *lane.queue, options);
+    if (!pair) return pair.take_status();
+    lane.pair = std::move(*pair);
+    auto key = site.settings.partition_key.choose(device.context->pkeys(port.number), port.text());
+    if (!key) return key.take_status();
+    WEFT_TRY(lane.pair->init(port.number, *key, rights_of_peer));
+    lane.own.pair = lane.pair->number();
+    lane.own.sequence = first_sequence();
+    if (site.settings.ece) lane.own.ece = lane.pair->ece();
+    return ok();
+}
+
 Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::shared_ptr<CompletionQueue> queue) {
     const Port& port = site.ports[place];
     const Device& device = site.devices.all()[port.device];
@@ -74,22 +88,19 @@ Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::sh
     lane.probe.from = device.probe.get();
     lane.ring.resize(size_t(options.send_requests));
     lane.receives.requests = options.receive_requests;
-    if (!queue) {
+    const bool reserved = !queue;
+    if (reserved) {
         auto made = site.queues.reserve(site.devices, port.device, options.send_requests + options.receive_requests);
         if (!made) return made.take_status();
         queue = std::move(*made);
     }
     lane.queue = std::move(queue);
-    auto pair = QueuePair::make(*device.domain, *lane.queue, *lane.queue, options);
-    if (!pair) return pair.take_status();
-    lane.pair = std::move(*pair);
-    auto key = settings.partition_key.choose(device.context->pkeys(port.number), port.text());
-    if (!key) return key.take_status();
-    WEFT_TRY(lane.pair->init(port.number, *key, rights_of_peer));
     lane.own = offer.end;
-    lane.own.pair = lane.pair->number();
-    lane.own.sequence = first_sequence();
-    if (settings.ece) lane.own.ece = lane.pair->ece();
+    if (Status made = make_pair(site, port, options, lane); !made) {
+        // Otherwise each retry would reserve more, until the device has no queue left.
+        if (reserved) site.queues.give_back(lane.queue, options.send_requests + options.receive_requests);
+        return made;
+    }
     return lane;
 }
 
