@@ -246,6 +246,12 @@ bool World::port_statement(const std::string& what, Port& port, int number, std:
         int error = 0;
         words >> index >> error;
         port.refused[index] = error;
+        if (error == 0) port.refused.erase(index);
+    } else if (what == "refuse_path") {
+        int error = 0;
+        words >> index >> error;
+        port.pathless[index] = error;
+        if (error == 0) port.pathless.erase(index);
     } else if (what == "pkey") {
         uint32_t value = 0;
         words >> index >> std::hex >> value;

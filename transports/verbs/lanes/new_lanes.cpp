@@ -6,6 +6,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/thread.hpp"
+#include "src/drivers/verbs/gid_check.hpp"
 
 namespace weft::internal::verbs {
 
@@ -36,7 +37,8 @@ Status damaged(const Site& site, int peer) {
 
 Result<PortOffer> port_offer(const Site& site, size_t place) {
     const Port& port = site.ports[place];
-    const Context& context = *site.devices.all()[port.device].context;
+    const Device& device = site.devices.all()[port.device];
+    const Context& context = *device.context;
     auto gids = context.gids(port.number);
     if (!gids) return gids.take_status();
     const auto attributes = context.port(port.number);
@@ -46,6 +48,9 @@ Result<PortOffer> port_offer(const Site& site, size_t place) {
     const auto wanted =
         std::find_if(gids->begin(), gids->end(), [index](const PortGid& gid) { return gid.index == index; });
     if (wanted != gids->end()) *gids = {PortGid(*wanted)};
+    // Of other network namespaces only the kernel knows which GIDs it can send with, and only this host's kernel.
+    check_invisible_gids(*device.domain, port.number, *gids);
+    std::erase_if(*gids, [](const PortGid& gid) { return gid.refused != 0; });
     PortOffer offer;
     offer.device = uint32_t(port.device);
     offer.end.host = fmt::format("rank {} on {}", site.rank, host_name());
