@@ -141,6 +141,8 @@ Offer NewLanes::offer(const Site& site, uint64_t peer_token) const {
             .peer_token = peer_token,
             .rank = site.rank,
             .rails_used = site.settings.rails,
+            .service_level = site.settings.path.service_level,
+            .traffic_class = site.settings.path.traffic_class,
             .ports = ports_,
             .rails = {},
             .pairs = {}};
@@ -174,8 +176,9 @@ Status NewLanes::make_rail(Site& site, size_t port, const PathEnd& own, const Pa
 // One rail more than both sides use is in reserve.
 Status NewLanes::choose(Site& site, const Offer& peer, Offer& answer) {
     chose_ = true;
+    agree_on_classes(site, peer);
     rails_used_ = std::min<size_t>({size_t(site.settings.rails), size_t(peer.rails_used), rails_most});
-    auto rails = choose_rails(ports_, peer.ports, site.settings, std::max<size_t>(rails_used_, 2));
+    auto rails = choose_routed_rails(ports_, peer.ports, site.settings, std::max<size_t>(rails_used_, 2));
     if (!rails) return rails.take_status();
     for (const RailChoice& rail : *rails) {
         PathEnd own = ports_[rail.own].end, peers = peer.ports[rail.peer].end;
@@ -192,9 +195,30 @@ Status NewLanes::choose(Site& site, const Offer& peer, Offer& answer) {
     return ok();
 }
 
+// Switches that keep one class lossless drop the packets, and the acknowledgements, of another one.
+void NewLanes::agree_on_classes(const Site& site, const Offer& peer) {
+    const PathOptions& own = site.settings.path;
+    if (peer.rank > site.rank) return;
+    service_level_ = peer.service_level;
+    traffic_class_ = peer.traffic_class;
+    if (own.service_level != service_level_ || own.traffic_class != traffic_class_)
+        WEFT_LOG_RANK(site.rank, warn, net,
+                      "takes service level {} and traffic class {} from rank {}, in place of {} and {}: set WEFT_IB_SL "
+                      "and WEFT_IB_TRAFFIC_CLASS to the same values on all ranks",
+                      service_level_, traffic_class_, peer.rank, own.service_level, own.traffic_class);
+}
+
+PathOptions NewLanes::path(const Site& site) const {
+    PathOptions path = site.settings.path_with(int(rails_.size()));
+    if (service_level_ >= 0) path.service_level = service_level_;
+    if (traffic_class_ >= 0) path.traffic_class = traffic_class_;
+    return path;
+}
+
 Status NewLanes::take_answer(Site& site, const Offer& answer) {
     if (answer.rails.empty() || answer.rails.size() > rails_most || answer.pairs.size() != answer.rails.size())
         return damaged(site, answer.rank);
+    agree_on_classes(site, answer);
     rails_used_ = std::min<size_t>({size_t(site.settings.rails), size_t(answer.rails_used), rails_most});
     for (size_t place = 0; place < answer.rails.size(); ++place) {
         const Offer::Rail& rail = answer.rails[place];
