@@ -372,6 +372,58 @@ TEST_CASE("a port without the wanted GID or partition key is an error before a l
     CHECK_THAT(verbs_transport().available(), Catch::Contains(of_gid ? "77" : "0x8123"));
 }
 
+TEST_CASE("memory is registered with the devices that the settings admit, be their ports up or down", "[links]") {
+    std::vector<std::byte> bytes(4'096);
+    const auto regions = [&](RangeKind kind) {
+        const int before = fake_verbs().objects();
+        const auto made =
+            verbs_transport().register_memory({.data = bytes.data(), .bytes = bytes.size(), .kind = kind});
+        return made ? fake_verbs().objects() - before : -1;
+    };
+    for (const RangeKind kind : {RangeKind::user, RangeKind::device}) {
+        CHECK(regions(kind) == 1);
+        const WithSettings held(quick_settings(""));
+        CHECK(regions(kind) == 2);
+        // A link that is made when the port is up again has a key.
+        fake_verbs().run("port fake1 down");
+        CHECK(regions(kind) == 2);
+        // The memory of a GPU may be out of reach for a device that no link uses.
+        fake_verbs().run("fail ibv_reg_mr_iova2 2 14");
+        CHECK(regions(kind) == (kind == RangeKind::device ? 1 : -1));
+        fake_verbs().run("port fake1 up; no_failures; fail ibv_reg_mr_iova2 2 14");
+        CHECK(regions(kind) == -1);
+        fake_verbs().run("no_failures");
+    }
+}
+
+TEST_CASE("a connection with more slots than verbs has names the remedy", "[links]") {
+    const TwoRanks ranks;
+    CHECK(ranks.line(0, 256, 100).failure.ok());
+    const Line line = ranks.line(0, 257, 100);
+    CHECK_ERROR(line.failure, "usage.limit");
+    CHECK_THAT(line.failure.sentence(), Catch::Contains("256") && Catch::Contains("`fifo`"));
+}
+
+TEST_CASE("a GID that the kernel refuses is not chosen for a link", "[links]") {
+    fake_verbs().run("refuse_gid fake0 3 22");
+    {
+        const TwoRanks ranks;
+        Line line = ranks.line(0, 2, 500);
+        REQUIRE(eventually([&] { return line.send(); }));
+        REQUIRE(eventually([&] { return line.arrives(); }));
+    }
+    fake_verbs().run("refuse_gid fake0 3 0");
+}
+
+TEST_CASE("a completion queue has room again for a queue pair that could not be made", "[links]") {
+    verbs::QueueRoom room;
+    const verbs::Devices& devices = *taken(verbs::Devices::of_process());
+    const auto first = taken(room.reserve(devices, 0, 5'000));
+    CHECK(taken(room.reserve(devices, 0, 5'000)) != first);
+    room.give_back(first, 5'000);
+    CHECK(taken(room.reserve(devices, 0, 5'000)) == first);
+}
+
 TEST_CASE("the network has a name if a port is active, and none is announced otherwise", "[links]") {
     CHECK(verbs_transport().available() == "");
     const uint32_t network = verbs_transport().networks()[0].network;

@@ -70,7 +70,12 @@ std::vector<std::string> VerbsTransport::nics(const std::string& gpu, int rank) 
 }
 
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {
-    if (options.depth < 1 || options.depth > Immediate::depth_most || options.identity == nullptr)
+    if (options.depth > Immediate::depth_most)
+        return fail(error::usage_limit,
+                    "rank {} cannot listen to rank {} over verbs with {} slots, because a connection has {} at most: "
+                    "lower `fifo` in the algorithm's file, exclude it by WEFT_ALGO, or set WEFT_TRANSPORTS=shm,tcp",
+                    options.self, options.peer, options.depth, int(Immediate::depth_most));
+    if (options.depth < 1 || options.identity == nullptr)
         return fail(error::internal_state, "rank {} cannot listen to rank {} over verbs with {} slots", options.self,
                     options.peer, options.depth);
     auto endpoint = Endpoint::of(options);
