@@ -372,6 +372,7 @@ struct By {
             its.comms_most = 1024;
             its.receives_most = 1;
             its.device_type = does("unpack") ? 1 : abi::host_device;
+            if constexpr (version >= 9) its.force_flush = does("force_flush");
             if constexpr (version >= 9) its.message_bytes_most = does("small") ? 1024 : size_t(1) << 40;
         };
         if constexpr (version == 11)

@@ -57,6 +57,7 @@ Device device_of(int index, const Properties& all) {
     device.pci_path = all.pci_path ? all.pci_path : "";
     device.mbps = all.mbps;
     device.pointers = all.pointers;
+    if constexpr (requires { all.force_flush; }) device.flush = all.force_flush == 1;
     if constexpr (requires { all.message_bytes_most; }) device.message_bytes_most = all.message_bytes_most;
     if (all.device_type != abi::host_device)
         device.why_not = fmt::format("its data must be unpacked in kernels (device type {})", all.device_type);

@@ -17,6 +17,7 @@ struct Device {
     int64_t mbps = 0;
     int pointers = 0;               // bits of abi::host_pointer and others
     size_t message_bytes_most = 0;  // 0: any
+    bool flush = false;             // device memory that it has received needs iflush, whatever the GPU says
     std::string why_not;            // not empty: Weft cannot use it, for this reason
 };
 
