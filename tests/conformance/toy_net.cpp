@@ -191,8 +191,9 @@ bool holds(Comm* comm, void* handle, const void* data, size_t bytes) {
     return comm->registered.count(registration) == 1 && begin >= registration->data &&
            begin + bytes <= registration->data + registration->bytes;
 }
-bool can_take(const Comm* comm) { return int(comm->live.size()) < (does("limit") ? 3 : 32); }
+bool can_take(const Comm* comm) { return !does("limit") || comm->live.size() < 3; }
 Request* make(Comm* comm, Frame frame, void* data) {
+    require(comm->live.size() < abi::requests_most, "a comm has at most 32 requests");
     auto* request = new Request;
     request->comm = comm;
     request->frame = frame;

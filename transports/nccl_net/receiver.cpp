@@ -87,7 +87,7 @@ Result<void*> NetReceiver::handle_of_targets() {
 }
 
 Status NetReceiver::post_targets() {
-    while (posted_ < (released_ + uint64_t(end_.options.depth)) * parts) {
+    while (posted_ < (released_ + uint64_t(end_.options.depth)) * parts && posted_ < tested_ + messages_ahead * parts) {
         const uint64_t number = posted_ / parts;
         const bool is_header = posted_ % parts == header_part;
         auto memory = is_header ? memory_.handle_of(buffers_.headers()) : handle_of_targets();
