@@ -189,8 +189,7 @@ void Endpoint::add_wakeups(Wakeups& wakeups) {
         }
         abi::Completion completion;
         for (size_t i = 0; i < table_.queues.size(); ++i)
-            // News may end the queue.
-            while (i < table_.queues.size() && table_.queues[i]->poll(&completion, 1) > 0) {
+            while (i < table_.queues.size() && table_.queues[i]->poll(&completion, 1) > 0) {  // news may end it
                 quiet = false;
                 if (take(completion)) wakeups.ready = true;
             }

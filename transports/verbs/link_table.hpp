@@ -33,11 +33,10 @@ struct LinkTable {
     }
     // It reports no completions any more: its lanes are lost.
     void fail_queue(size_t place) {
-        const std::shared_ptr<CompletionQueue> queue = queues[place];
+        failed_queues.push_back(queues[place]);
         queues.erase(queues.begin() + ptrdiff_t(place));
-        failed_queues.push_back(queue);
         for (const auto& link : links)
-            if (link) link->lose_queue(*queue);
+            if (link) link->lose_queue(*failed_queues.back());
     }
     void fail_queue(const abi::Queue* queue) {
         for (size_t place = 0; place < queues.size(); ++place)

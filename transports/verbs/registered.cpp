@@ -8,8 +8,7 @@
 
 namespace weft::internal::verbs {
 
-// No link uses a device that is gone. The memory of a GPU may be out of reach for a device without an active port, which
-// no link uses now either.
+// No link uses a device that is gone, nor one without an active port, which may not reach the memory of a GPU.
 static bool must_serve(const Devices& devices, size_t index, const Settings& settings, const MemoryRange& range) {
     if (range.kind != RangeKind::device) return devices.all()[index].context->port(1).status().ok();
     const auto ports = devices.ports(settings);
