@@ -374,6 +374,7 @@ TEST_CASE("a port without the wanted GID or partition key is an error before a l
 
 TEST_CASE("memory is registered with the devices that the settings admit, be their ports up or down", "[links]") {
     std::vector<std::byte> bytes(4'096);
+    REQUIRE(verbs_transport().available() == "");  // opens the devices
     const auto regions = [&](RangeKind kind) {
         const int before = fake_verbs().objects();
         const auto made =
