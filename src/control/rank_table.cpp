@@ -9,7 +9,12 @@ void RankEntry::write(ByteWriter& to) const {
     to.put(rank);
     to.put(pid);
     to.put(cpu);
-    to.put(networks);
+    // Most ranks have one or two.
+    const auto used =
+        std::count_if(networks.begin(), networks.end(), [](const NetworkFacts& each) { return each.mark; });
+    to.put(uint8_t(used));
+    for (const NetworkFacts& each : networks)
+        if (each.mark != 0) to.put(each);
     to.put(device.use);
     if (device.use != DeviceFacts::none) to.put(device);
 }
@@ -19,7 +24,8 @@ RankEntry RankEntry::read(ByteReader& from) {
     member.rank = from.get<int32_t>();
     member.pid = from.get<int32_t>();
     member.cpu = from.get<int32_t>();
-    member.networks = from.get<Networks>();
+    const size_t used = std::min<size_t>(from.get<uint8_t>(), member.networks.size());
+    for (size_t i = 0; i < used; ++i) member.networks[i] = from.get<NetworkFacts>();
     if (from.get<DeviceFacts::Use>() != DeviceFacts::none) member.device = from.get<DeviceFacts>();
     return member;
 }

@@ -21,8 +21,8 @@ struct NetworkFacts {
     bool operator==(const NetworkFacts&) const = default;
 };
 
-// In order of preference.
-using Networks = std::array<NetworkFacts, 4>;
+// In order of preference. Hosts with eight rails may have a subnet of InfiniBand for each.
+using Networks = std::array<NetworkFacts, 10>;
 
 inline const NetworkFacts* find_network(const Networks& networks, uint16_t mark) {
     for (const NetworkFacts& each : networks)

@@ -59,6 +59,14 @@ TEST_CASE("a network plugin reads and writes the memory of GPUs", "[gpu_direct]"
     CHECK(contains(job.log, "sends and receives device memory directly over nccl_net, with a flush"));
 }
 
+// The toy shows the bytes of device memory only after a flush.
+TEST_CASE("a network plugin's NIC that asks for flushes gets them, though the GPU needs none", "[gpu_direct]") {
+    HostsJob job(2, ordered, {toy, "TOY_NET=force_flush"});
+    job.run(2, all_kinds);
+    INFO(job.log);
+    CHECK(contains(job.log, "sends and receives device memory directly over nccl_net"));
+}
+
 TEST_CASE("if a network plugin refuses a GPU's memory, messages pass host memory, and the log says why",
           "[gpu_direct]") {
     // With the second behaviour it refuses the pinned slots, too, which both ends then copy.

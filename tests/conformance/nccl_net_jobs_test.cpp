@@ -1,5 +1,7 @@
 // nccl_net_jobs_test.cpp: jobs between simulated hosts over network plugins of NCCL, and plugins with a defect: each rank
 // returns an error with an id, and none hangs.
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "tests/catch.hpp"
@@ -103,6 +105,24 @@ TEST_CASE("plugins are found by their usual names, and not used if NCCL_NET asks
     CHECK(done.count(": ok") == 2);
     CHECK_THAT(done.log, found.empty() ? Catch::Contains("over tcp, channel") && !Catch::Contains("WARN")
                                        : Catch::Contains("over nccl_net") && Catch::Contains(found));
+}
+
+TEST_CASE("if a network plugin lacks a library that it needs, the reason names that library", "[nccl_net]") {
+    Folder folder;
+    std::ifstream file(toy(11), std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    const std::string needed = "libstdc++.so.6", absent = "libnowhere.so.";
+    const size_t place = bytes.find(needed);
+    REQUIRE(place != std::string::npos);
+    bytes.replace(place, needed.size(), absent);
+    for (const char* name : {"libnccl-net.so", "libnccl-net-toy.so"})
+        std::ofstream(folder.path / name, std::ios::binary) << bytes;
+    const LibraryFolder there(folder.path.string());
+    const auto [variable, level] = GENERATE(table<std::string, std::string>(
+        {{"NOTHING=", "INFO"}, {"NCCL_NET_PLUGIN=toy", "WARN"}, {"WEFT_NCCL_NET_PLUGIN=toy", "transport.plugin: "}}));
+    const Job done = net_job(2, {variable});
+    INFO(variable << "\n" << done.said << done.log);
+    CHECK_THAT(done.said + done.log, Catch::Contains(level) && Catch::Contains(absent));
 }
 
 }  // namespace weft::internal::test

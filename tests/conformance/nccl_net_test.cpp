@@ -280,6 +280,23 @@ TEST_CASE("a NIC that refuses the memory of a GPU leaves it to the other NICs", 
                          Catch::Contains("the NIC is behind another switch") && !Catch::Contains("toy1 does not"));
 }
 
+// The toy aborts where a comm has more requests than NCCL would make.
+TEST_CASE("a connection of many slots has no more requests than plugins take", "[nccl_net]") {
+    const Transport& transport = nccl_net_row();
+    const auto unclean_closes = function_of_toy("toy_net_unclean_closes");
+    const int before = unclean_closes();
+    const int depth = GENERATE(16, 17, 40);
+    {
+        Connection connection(transport, depth, 200);
+        uint64_t sent = 0;
+        for (uint64_t received = 0; received < 100; ++received) {
+            while (sent < 100 && connection.send(sent, 100)) ++sent;
+            REQUIRE(connection.arrives(received, 100));
+        }
+    }
+    CHECK(unclean_closes() == before);
+}
+
 TEST_CASE("a comm is closed without requests", "[nccl_net]") {
     const auto unclean_closes = function_of_toy("toy_net_unclean_closes");
     const int before = unclean_closes();

@@ -191,8 +191,9 @@ bool holds(Comm* comm, void* handle, const void* data, size_t bytes) {
     return comm->registered.count(registration) == 1 && begin >= registration->data &&
            begin + bytes <= registration->data + registration->bytes;
 }
-bool can_take(const Comm* comm) { return int(comm->live.size()) < (does("limit") ? 3 : 32); }
+bool can_take(const Comm* comm) { return !does("limit") || comm->live.size() < 3; }
 Request* make(Comm* comm, Frame frame, void* data) {
+    require(comm->live.size() < abi::requests_most, "a comm has at most 32 requests");
     auto* request = new Request;
     request->comm = comm;
     request->frame = frame;
@@ -372,6 +373,7 @@ struct By {
             its.comms_most = 1024;
             its.receives_most = 1;
             its.device_type = does("unpack") ? 1 : abi::host_device;
+            if constexpr (version >= 9) its.force_flush = does("force_flush");
             if constexpr (version >= 9) its.message_bytes_most = does("small") ? 1024 : size_t(1) << 40;
         };
         if constexpr (version == 11)

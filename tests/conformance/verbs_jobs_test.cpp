@@ -4,6 +4,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
+#include "tests/verbs/limited_pinning.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -105,6 +106,22 @@ TEST_CASE("hosts that prefer different link layers use one that both have", "[ve
     CHECK((done.log.find(" LID ") != std::string::npos) == lid);
 }
 
+TEST_CASE("if each rail of InfiniBand has a subnet, one port that is down does not cost RDMA", "[verbs]") {
+    const auto rail = [](const std::string& device, const std::string& subnet, const std::string& last) {
+        return "layer " + device + " 1; no_gids " + device + "; gid " + device + " 0 " + subnet +
+               ":0000:00ff:fe00:" + last + " 0 0; ";
+    };
+    const auto host = [&](const std::string& last) {
+        return rail("fake0", "fec0:0000:0000:0001", last) + rail("fake1", "fec0:0000:0000:0002", last);
+    };
+    const std::string down = GENERATE("fake0", "fake1");
+    const VerbsJob done = verbs_job(
+        2, {"FAKE_IBVERBS=" + host("0001"), "ODD_RANK=1", "ODD_WORLD=" + host("0002") + "port " + down + " down"});
+    INFO(done.said << done.log);
+    CHECK(done.count(": ok") == 2);
+    CHECK_THAT(done.log, Catch::Contains("over verbs, channel") && !Catch::Contains("over tcp, channel"));
+}
+
 TEST_CASE("of hosts with ports of InfiniBand and RoCE all use the faster ones", "[verbs]") {
     const auto world = [](const std::string& infiniband, const std::string& last) {
         return "layer " + infiniband + " 1; no_gids " + infiniband + "; gid " + infiniband +
@@ -178,6 +195,7 @@ TEST_CASE("hosts without an active port use tcp", "[verbs]") {
 }
 
 TEST_CASE("without memory that may be pinned every rank returns an error that says what to do", "[verbs]") {
+    const LimitedPinning limited;
     const VerbsJob done = verbs_job(2, {"FAKE_IBVERBS=memlock 65536"});
     INFO(done.said << done.log);
     CHECK(done.count(": verbs.memlock: ") == 2);

@@ -121,7 +121,11 @@ TEST_CASE("a lane that fails ends its link while puts or gets are under way, and
     hosts.run(3, random);
     Line& line = hosts.lines[0];
     constexpr size_t bytes = 20'000;
-    Given ours(bytes, RangeKind::user), theirs(bytes, RangeKind::user);
+    // Memory is registered with the devices that the settings admit.
+    verbs::set_settings(host_settings(1));
+    Given theirs(bytes, RangeKind::user);
+    verbs::set_settings(host_settings(0));
+    Given ours(bytes, RangeKind::user);
     const auto peer = taken(line.sender->attach(theirs.memory->key()));
     const auto transfer = [&] {
         return puts ? line.sender->put(ours.bytes.data(), ours.memory.get(), *peer, 0, bytes)

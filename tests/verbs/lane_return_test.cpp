@@ -2,6 +2,7 @@
 // an active port makes both sides try at once.
 #include <random>
 
+#include "tests/capture.hpp"
 #include "tests/verbs/two_hosts.hpp"
 
 namespace weft::internal::test {
@@ -62,6 +63,64 @@ TEST_CASE("a port that becomes active while a probe is repeated is tried at once
     const unsigned long active = requests_on(device);
     CHECK(eventually([&] { return hosts.run(1, random), requests_on(device) > active + 20; }));
     mend();
+}
+
+// ENETUNREACH of the change to RTR alone: the kernel makes an address with the GID.
+TEST_CASE("a lane that the best GIDs do not connect is made with the next ones", "[failover]") {
+    std::mt19937 random(1);
+    const std::string device = GENERATE("fake0", "fake2");
+    INFO(device);
+    Hosts hosts(2, 1);
+    hosts.run(5, random);
+    fake_verbs().run(fmt::format("refuse_path {} 3 101; port {} down", device, device));
+    hosts.run(5, random);
+    const unsigned long before = requests_on(device);
+    fake_verbs().run(fmt::format("port {} up", device));
+    CHECK(eventually([&] { return hosts.run(1, random), requests_on(device) > before + 40; }));
+    fake_verbs().run(fmt::format("refuse_path {} 3 0", device));
+    mend();
+}
+
+TEST_CASE("an asynchronous event costs no message", "[failover]") {
+    std::mt19937 random(1);
+    // The device failed, the subnet manager wants clients to register again, the GIDs changed, a partition changed, a queue
+    // overran: it reports nothing any more.
+    const int type = GENERATE(8, 17, 18, 12, 0);
+    INFO("event " << type);
+    Hosts hosts(2, 1, type != 0);
+    hosts.run(5, random);
+    for (int round = 0; round < 3; ++round) {
+        fake_verbs().run(fmt::format("event fake0 {}", type));
+        hosts.run(20, random);
+    }
+    const unsigned long before = requests_on("fake0");
+    CHECK(eventually([&] { return hosts.run(1, random), requests_on("fake0") > before + 40; }));
+    mend();
+}
+
+TEST_CASE("a link has the traffic class and the service level of the lower rank", "[failover]") {
+    verbs::Settings settings[2] = {host_settings(0), host_settings(1)};
+    settings[0].path.traffic_class = 106;
+    settings[0].path.service_level = 3;
+    settings[1].path.traffic_class = 8;
+    std::mt19937 random(1);
+    const int from = GENERATE(0, 1);
+    Capture log(stderr);
+    Lines hosts(settings[0], settings[1]);
+    hosts.add(from, 2, 500);
+    hosts.run(3, random);
+    fake_verbs().run("port fake0 down; port fake2 down");
+    hosts.run(3, random);
+    fake_verbs().run("port fake0 up; port fake2 up");
+    const std::string said = log.end();
+    INFO(said);
+    CHECK_THAT(said, Catch::Contains(
+                         "[1] WEFT WARN takes service level 3 and traffic class 106 from rank 0, in place of 0 and 8"));
+    // A request's error has the numbers of its lane.
+    fake_verbs().run("complete 10 2");
+    std::string why;
+    (void)eventually([&] { return !hosts.work(why); });
+    CHECK_THAT(why, Catch::Contains("service level 3, traffic class 106"));
 }
 
 }  // namespace weft::internal::test

@@ -9,7 +9,9 @@
 #include "tests/amount.hpp"
 #include "tests/open_descriptors.hpp"
 #include "tests/verbs/connections.hpp"
+#include "tests/verbs/limited_pinning.hpp"
 #include "transports/verbs/devices.hpp"
+#include "transports/verbs/site.hpp"
 
 namespace weft::internal::test {
 namespace {
@@ -258,13 +260,14 @@ TEST_CASE("a call of the library that fails is an error on both ranks, at every 
     const auto function = GENERATE(as<std::string>(), "ibv_create_cq", "ibv_create_comp_channel", "ibv_create_qp",
                                    "ibv_modify_qp", "ibv_reg_mr", "post_send", "post_recv", "poll_cq", "req_notify_cq",
                                    "ibv_query_port", "_ibv_query_gid_table", "ibv_query_pkey");
-    const int call = GENERATE(1, 2, 3, 5);
-    INFO(function << ", call " << call);
+    // EIO, ENOMEM, EINVAL, ETIMEDOUT.
+    const auto [call, number] = GENERATE(table<int, int>({{1, 5}, {2, 12}, {3, 22}, {5, 110}}));
+    INFO(function << ", call " << call << ", errno " << number);
     fake_verbs().run("reorder 0");
     const int objects = fake_verbs().objects();
     {
         const TwoRanks ranks;
-        fake_verbs().run(fmt::format("fail {} {} 5", function, call));
+        fake_verbs().run(fmt::format("fail {} {} {}", function, call, number));
         Line line = ranks.line(0, 2, 300);
         bool told = !line.failure.ok();
         if (told) CHECK(is_about_rdma(line.failure));
@@ -291,6 +294,7 @@ TEST_CASE("a call of the library that fails is an error on both ranks, at every 
 }
 
 TEST_CASE("if the kernel pins no more memory, the error says what to do", "[links]") {
+    const LimitedPinning limited;
     fake_verbs().run("memlock 100000");
     const TwoRanks ranks;
     const Line line = ranks.line(0, 4, 100'000);
@@ -366,6 +370,59 @@ TEST_CASE("a port without the wanted GID or partition key is an error before a l
                of_gid ? Catch::Contains("fake0:1") && Catch::Contains("77") && Catch::Contains("10.77.0.1")
                       : Catch::Contains("fake0:1") && Catch::Contains("0x8123") && Catch::Contains("0xffff"));
     CHECK_THAT(verbs_transport().available(), Catch::Contains(of_gid ? "77" : "0x8123"));
+}
+
+TEST_CASE("memory is registered with the devices that the settings admit, be their ports up or down", "[links]") {
+    std::vector<std::byte> bytes(4'096);
+    REQUIRE(verbs_transport().available() == "");  // opens the devices
+    const auto regions = [&](RangeKind kind) {
+        const int before = fake_verbs().objects();
+        const auto made =
+            verbs_transport().register_memory({.data = bytes.data(), .bytes = bytes.size(), .kind = kind});
+        return made ? fake_verbs().objects() - before : -1;
+    };
+    for (const RangeKind kind : {RangeKind::user, RangeKind::device}) {
+        CHECK(regions(kind) == 1);
+        const WithSettings held(quick_settings(""));
+        CHECK(regions(kind) == 2);
+        // A link that is made when the port is up again has a key.
+        fake_verbs().run("port fake1 down");
+        CHECK(regions(kind) == 2);
+        // The memory of a GPU may be out of reach for a device that no link uses.
+        fake_verbs().run("fail ibv_reg_mr_iova2 2 14");
+        CHECK(regions(kind) == (kind == RangeKind::device ? 1 : -1));
+        fake_verbs().run("port fake1 up; no_failures; fail ibv_reg_mr_iova2 2 14");
+        CHECK(regions(kind) == -1);
+        fake_verbs().run("no_failures");
+    }
+}
+
+TEST_CASE("a connection with more slots than verbs has names the remedy", "[links]") {
+    const TwoRanks ranks;
+    CHECK(ranks.line(0, 256, 100).failure.ok());
+    const Line line = ranks.line(0, 257, 100);
+    CHECK_ERROR(line.failure, "usage.limit");
+    CHECK_THAT(line.failure.sentence(), Catch::Contains("256") && Catch::Contains("`fifo`"));
+}
+
+TEST_CASE("a GID that the kernel refuses is not chosen for a link", "[links]") {
+    fake_verbs().run("refuse_gid fake0 3 22");
+    {
+        const TwoRanks ranks;
+        Line line = ranks.line(0, 2, 500);
+        REQUIRE(eventually([&] { return line.send(); }));
+        REQUIRE(eventually([&] { return line.arrives(); }));
+    }
+    fake_verbs().run("refuse_gid fake0 3 0");
+}
+
+TEST_CASE("a completion queue has room again for a queue pair that could not be made", "[links]") {
+    verbs::QueueRoom room;
+    const verbs::Devices& devices = *taken(verbs::Devices::of_process());
+    const auto first = taken(room.reserve(devices, 0, 5'000));
+    CHECK(taken(room.reserve(devices, 0, 5'000)) != first);
+    room.give_back(first, 5'000);
+    CHECK(taken(room.reserve(devices, 0, 5'000)) == first);
 }
 
 TEST_CASE("the network has a name if a port is active, and none is announced otherwise", "[links]") {

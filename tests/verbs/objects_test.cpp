@@ -4,6 +4,7 @@
 
 #include "src/base/fd.hpp"
 #include "tests/catch.hpp"
+#include "tests/verbs/limited_pinning.hpp"
 #include "tests/verbs/side.hpp"
 
 using namespace weft::internal;
@@ -81,7 +82,11 @@ TEST_CASE("a memory limit is told with the bytes, the limit and the remedy", "[v
         const auto domain = taken(ProtectionDomain::make(*context));
         std::vector<std::byte> memory(100'000);
         fake.run("memlock 65536");
-        const Status status = MemoryRegion::host(*domain, memory.data(), memory.size(), all_access).take_status();
+        Status status;
+        {
+            const LimitedPinning limited;
+            status = MemoryRegion::host(*domain, memory.data(), memory.size(), all_access).take_status();
+        }
         fake.run("memlock 1000000000");
         CHECK(status.id() == error::verbs_memlock);
         CHECK(says(status, "fake0 refuses to register 100000 bytes at 0x"));
@@ -139,10 +144,24 @@ TEST_CASE("limits of queue pairs and queues are told", "[verbs]") {
         CHECK(says(made({.send_sges = 9}), "8 pieces at most; 9 are needed"));
         CHECK(says(CompletionQueue::make(*side.context, 1 << 20, false).status(), "65536 entries at most"));
         fake.run("max_qp 1");
-        const Status full = made({});
+        Status full;
+        {
+            const LimitedPinning limited;
+            full = made({});
+        }
+        rlimit limit{};
+        getrlimit(RLIMIT_MEMLOCK, &limit);
+        const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+        const bool is_unlimited = setrlimit(RLIMIT_MEMLOCK, &unlimited) == 0;
+        const Status out = made({});
+        setrlimit(RLIMIT_MEMLOCK, &limit);
         fake.run("max_qp 65536");
         CHECK(full.id() == error::verbs_memlock);  // ENOMEM: the kernel does not tell which
         CHECK(says(full, "fake0 refuses a queue pair of 256 and 1024 requests"));
+        if (is_unlimited) {
+            CHECK(out.id() == error::verbs_call);
+            CHECK(says(out, "no limit of this process forbids it"));
+        }
     }
     CHECK(fake.objects() == 0);
 }

@@ -184,6 +184,19 @@ TEST_CASE("every port is reported with its facts, and with the reason if it is n
     CHECK(reasons(report)["a"].find("a cannot be opened") == 0);
 }
 
+TEST_CASE("a port of another network is not used, and the reason names other transports", "[verbs]") {
+    const Options all = with([](Options&) {});
+    IbReport report = report_of("transport a 1; layer b 0", all);  // iWARP, and EFA
+    for (const char* port : {"a:1", "b:1"})
+        CHECK(reasons(report)[port].find("neither InfiniBand nor RoCE") != std::string::npos);
+    CHECK(reasons(report)["a:1"].find("WEFT_TRANSPORTS=shm,ucx") != std::string::npos);
+    CHECK(reasons(report)["b:2"].empty());
+    CHECK(report.ports[0].summary().find("another network, ") == 0);
+    CHECK(preferred_link_layer(report.ports) == link_ethernet);
+    report = report_of("transport a 4; transport b 4", all);
+    CHECK(report.why_not.find("neither InfiniBand nor RoCE") != std::string::npos);
+}
+
 TEST_CASE("a misspelt device or GID index is an error that names the choices, and a note if it is NCCL's", "[verbs]") {
     const auto devices = [](Options& options) { options.ib_devices = "a,c"; };
     IbReport report = report_of("", with(devices, {OptionIndex::ib_devices}));

@@ -9,6 +9,7 @@ namespace weft::internal::nccl_net::abi {
 
 inline constexpr int oldest = 8, newest = 12;
 inline constexpr size_t handle_bytes = 128;  // of a listening comm, as connect() takes it
+inline constexpr int requests_most = 32;     // of one comm at a time
 inline constexpr int receives_most = 8;      // of one irecv; test() may write as many sizes
 
 // ncclResult_t. Every other value is an error, too.

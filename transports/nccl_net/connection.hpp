@@ -78,6 +78,8 @@ class Patience {
 };
 
 enum Part : uint64_t { header_part, data_part, parts };  // tags of the plugin's messages, too
+// Targets that a receiver posts ahead of what has arrived, in messages. One request more may be a flush.
+inline constexpr uint64_t messages_ahead = (abi::requests_most - 1) / parts;
 
 // The device of an end: `wanted` if it can carry the slots, or else another one.
 Result<int> device_for(const Net& net, const ConnectionOptions& options, int wanted);

@@ -2,6 +2,7 @@
 
 #include <strings.h>
 
+#include <cerrno>
 #include <climits>
 #include <cstdarg>
 #include <cstdio>
@@ -56,6 +57,7 @@ Device device_of(int index, const Properties& all) {
     device.pci_path = all.pci_path ? all.pci_path : "";
     device.mbps = all.mbps;
     device.pointers = all.pointers;
+    if constexpr (requires { all.force_flush; }) device.flush = all.force_flush == 1;
     if constexpr (requires { all.message_bytes_most; }) device.message_bytes_most = all.message_bytes_most;
     if (all.device_type != abi::host_device)
         device.why_not = fmt::format("its data must be unpacked in kernels (device type {})", all.device_type);
@@ -215,7 +217,7 @@ bool Net::takes_device_memory() const {
 }
 
 Result<std::unique_ptr<Net>> load(const std::vector<std::string>& files, const std::string& only) {
-    Status missing;
+    Status missing, unloadable;
     for (const std::string& file : files) {
         auto opened = DynamicLibrary::open(file);
         if (opened) {
@@ -223,9 +225,14 @@ Result<std::unique_ptr<Net>> load(const std::vector<std::string>& files, const s
             opened->keep();  // its threads may run until the process ends
             return net;
         }
+        const std::string why = opened.status().sentence();
+        // Otherwise the file is there, and the text names a library that it needs, or its defect.
+        const bool is_absent =
+            why.starts_with(file + ": ") && errno_text(ENOENT).starts_with(why.substr(why.rfind(": ") + 2));
+        if (!is_absent && unloadable) unloadable = unusable(file, why);
         if (missing) missing = opened.take_status();
     }
-    return missing;
+    return unloadable ? std::move(missing) : std::move(unloadable);
 }
 
 std::string error_text(abi::Answer answer) {

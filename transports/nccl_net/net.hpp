@@ -17,6 +17,7 @@ struct Device {
     int64_t mbps = 0;
     int pointers = 0;               // bits of abi::host_pointer and others
     size_t message_bytes_most = 0;  // 0: any
+    bool flush = false;             // device memory that it has received needs iflush, whatever the GPU says
     std::string why_not;            // not empty: Weft cannot use it, for this reason
 };
 
@@ -58,8 +59,8 @@ class Net {
     std::vector<Device> devices_;
 };
 
-// Opens the first of the files that exists, and calls its init. The library stays loaded. driver.missing: there is none;
-// transport.plugin: it cannot be used. `only`: the name that the plugin must have, case ignored; empty: any.
+// Opens the first of the files that the loader can load, and calls its init. The library stays loaded. driver.missing:
+// there is no file; transport.plugin: one is there and cannot be used. `only`: the name that the plugin must have, case ignored; empty: any.
 Result<std::unique_ptr<Net>> load(const std::vector<std::string>& files, const std::string& only);
 
 // The answer's name, and the plugin's last warning in this thread since the last call.

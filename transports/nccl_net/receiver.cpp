@@ -3,18 +3,25 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/options.hpp"
 #include "transports/nccl_net/connection.hpp"
 
 namespace weft::internal::nccl_net {
 
 namespace {
 
+// As in NCCL, a NIC that asks for flushes wins over the GPU's attributes. The user wins over both.
+bool needs_flush(const MemoryRange& slots, const Device& device) {
+    return slots.kind == RangeKind::device && (slots.needs_flush || (device.flush && options().gdr_flush != 0));
+}
+
 // Thread-bound (transports/connection.hpp).
 class NetReceiver final : public Receiver {
   public:
-    NetReceiver(const End& end, void* listening, Buffers buffers)
+    NetReceiver(const End& end, const Device& device, void* listening, Buffers buffers)
         : end_(end),
           buffers_(std::move(buffers)),
+          flushes_(needs_flush(buffers_.slots().range(), device)),
           listening_(listening),
           requests_(parts * size_t(end.options.depth)) {}
     ~NetReceiver() override {
@@ -42,6 +49,7 @@ class NetReceiver final : public Receiver {
 
     End end_;
     Buffers buffers_;
+    const bool flushes_;
     CommMemory memory_;          // ends before buffers_
     void* listening_ = nullptr;  // until comm_ exists
     void* comm_ = nullptr;
@@ -79,7 +87,7 @@ Result<void*> NetReceiver::handle_of_targets() {
 }
 
 Status NetReceiver::post_targets() {
-    while (posted_ < (released_ + uint64_t(end_.options.depth)) * parts) {
+    while (posted_ < (released_ + uint64_t(end_.options.depth)) * parts && posted_ < tested_ + messages_ahead * parts) {
         const uint64_t number = posted_ / parts;
         const bool is_header = posted_ % parts == header_part;
         auto memory = is_header ? memory_.handle_of(buffers_.headers()) : handle_of_targets();
@@ -164,12 +172,10 @@ void NetReceiver::await_goodbyes() {
 
 // Whether the bytes of the message, which has arrived, are in its slot, and kernels see them.
 Result<bool> NetReceiver::see(uint64_t message) {
-    const MemoryRange& slots = buffers_.slots().range();
-    const bool flushes = slots.kind == RangeKind::device && slots.needs_flush;
     for (; visible_ <= message; ++visible_) {
         const uint64_t bytes = buffers_.header(visible_).bytes;
         if (copies_) memcpy(buffers_.slot(visible_), buffers_.copy(visible_), bytes);
-        if (!flushes || bytes == 0) continue;
+        if (!flushes_ || bytes == 0) continue;
         if (!flush_) {
             auto memory = memory_.handle_of(buffers_.slots());
             if (!memory) return memory.take_status();
@@ -233,7 +239,8 @@ Result<std::unique_ptr<Receiver>> make_receiver(const Net& net, const Connection
     const abi::Answer answer = net.listen(*device, own.handle, &listening);
     if (answer != abi::success || !listening) return end.failed("listen to", answer);
     address = own.blob();
-    return std::unique_ptr<Receiver>(new NetReceiver(end, listening, std::move(*buffers)));
+    return std::unique_ptr<Receiver>(
+        new NetReceiver(end, net.devices()[size_t(*device)], listening, std::move(*buffers)));
 }
 
 }  // namespace weft::internal::nccl_net

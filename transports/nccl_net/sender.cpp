@@ -1,4 +1,5 @@
 // sender.cpp: the sending end of a connection over a plugin.
+#include <algorithm>
 #include <cstring>
 
 #include "transports/nccl_net/connection.hpp"
@@ -119,7 +120,7 @@ Result<bool> NetSender::progress() {
         if (!comm_) WEFT_TRY(connect());
         if (!comm_) return ok();
         WEFT_TRY(test_all());
-        while (posted_ < next_ * parts) {
+        while (posted_ < next_ * parts && posted_ < tested_ + messages_ahead * parts) {
             auto accepted = send_next_part();
             if (!accepted) return accepted.take_status();
             if (!*accepted) break;
@@ -153,7 +154,7 @@ void NetSender::enqueue(const Message& message, const SlotInfo& info, uint32_t m
 
 // After the last message, as many as the receiver has targets.
 void NetSender::say_goodbye() {
-    const uint64_t last = next_ + messages_.size();
+    const uint64_t last = next_ + std::min<uint64_t>(messages_.size(), messages_ahead);
     const Patience patience;
     for (;;) {
         while (next_ < last && !full()) enqueue({}, {}, Header::goodbye_magic);

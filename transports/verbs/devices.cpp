@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <set>
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
@@ -126,13 +127,20 @@ Result<std::vector<Port>> Devices::ports(const Settings& settings) const {
     return found;
 }
 
+bool Devices::serves_links(size_t device, const Settings& settings) const {
+    const DeviceFacts& facts = all_[device].context->facts();
+    for (int number = 1; number <= facts.ports; ++number)
+        if (facts.transport == transport_infiniband && settings.devices.admits(facts.name, number)) return true;
+    return false;
+}
+
 std::vector<Rail> Devices::rails(const Settings& settings) const {
     std::vector<Rail> rails;
     Status ignored;  // its reason is in why_not
     for (IbPort& known : known_ports(settings, ignored)) {
         Rail rail;
         rail.name = known.name();
-        rail.detail = layer_text(known.link_layer);
+        if (known.has_known_network()) rail.detail = layer_text(known.link_layer);
         rail.why_not = std::move(known.why_not);
         rails.push_back(std::move(rail));
     }
@@ -155,13 +163,15 @@ std::vector<std::vector<Port>> by_layer(const Devices& devices, const std::vecto
     return layers;
 }
 
-uint32_t network_of(const Devices& devices, const std::vector<Port>& ports) {
-    const bool ethernet = ports[0].attributes.link_layer == link_ethernet;
+std::vector<uint32_t> networks_of(const Devices& devices, const std::vector<Port>& ports) {
+    const auto layer = uint64_t(ports[0].attributes.link_layer);
+    std::set<uint64_t> subnets;
     // Routers join the subnets of RoCE, so that all of Ethernet is one network.
-    uint64_t subnet = ethernet ? 0 : UINT64_MAX;
-    for (size_t i = 0; !ethernet && i < ports.size(); ++i) subnet = std::min(subnet, subnet_of(devices, ports[i]));
-    const uint64_t mixed = (subnet ^ subnet >> 29 ^ uint64_t(ports[0].attributes.link_layer)) * 0x9e3779b97f4a7c15u;
-    return uint32_t(mixed >> 32) | 1;
+    for (const Port& port : ports) subnets.insert(layer == link_ethernet ? 0 : subnet_of(devices, port));
+    std::vector<uint32_t> networks;
+    for (const uint64_t subnet : subnets)
+        networks.push_back(uint32_t((subnet ^ subnet >> 29 ^ layer) * 0x9e3779b97f4a7c15u >> 32) | 1);
+    return networks;
 }
 
 NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails) {

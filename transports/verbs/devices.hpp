@@ -44,6 +44,8 @@ class Devices {
     // The ports that the settings admit, as they are now, of both link layers. verbs.device: there is none. option.value:
     // as admit_port().
     Result<std::vector<Port>> ports(const Settings& settings) const;
+    // Whether the settings admit a port of the device, up or down. A device that serves no link may refuse memory.
+    bool serves_links(size_t device, const Settings& settings) const;
     // Every port, for `weft info`.
     std::vector<Rail> rails(const Settings& settings) const;
 
@@ -55,8 +57,8 @@ class Devices {
 
 // The ports of each link layer; the layer that this host prefers (prefers_ethernet()) comes first.
 std::vector<std::vector<Port>> by_layer(const Devices& devices, const std::vector<Port>& ports);
-// The number of the network of ports of one layer, which is equal on all its hosts; never 0.
-uint32_t network_of(const Devices& devices, const std::vector<Port>& ports);
+// The numbers of the subnets of ports of one layer, each equal on all its hosts; never 0.
+std::vector<uint32_t> networks_of(const Devices& devices, const std::vector<Port>& ports);
 // Of ports of one layer. A link uses so many `rails` of them, and any of them, so the slowest counts.
 NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/log.hpp"
+#include "transports/verbs/link_table.hpp"
 
 namespace weft::internal::verbs {
 
@@ -84,6 +85,8 @@ void Door::tell_lane(uint32_t link, const LaneNotice& notice) {
 
 void Door::take_event(size_t device, const Event& event) {
     for (const auto& [token, link] : links_) link->take_event(device, event);
+    // A queue that overran may report nothing more, not even its failure.
+    if (event.type == event::cq_error) site_.tell([queue = event.queue](LinkTable& table) { table.fail_queue(queue); });
 }
 
 LinkSetup& Door::setup_for(uint64_t token, int peer) {

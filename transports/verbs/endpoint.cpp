@@ -132,7 +132,8 @@ bool Endpoint::poll() {
         const int count = table_.queues[i]->poll(completions, completions_at_once);
         quiet = quiet && count <= 0;
         if (count < 0) {
-            fail_queue(i--);
+            table_.fail_queue(i--);
+            tell_failures();
             any = true;
         }
         for (int each = 0; each < count; ++each) any = take(completions[each]) || any;
@@ -175,15 +176,6 @@ void Endpoint::step_links(bool quiet) {
     tell_failures();
 }
 
-void Endpoint::fail_queue(size_t place) {
-    const std::shared_ptr<CompletionQueue> queue = table_.queues[place];
-    table_.queues.erase(table_.queues.begin() + ptrdiff_t(place));
-    table_.failed_queues.push_back(queue);
-    for (const auto& link : table_.links)
-        if (link) link->lose_queue(*queue);
-    tell_failures();
-}
-
 void Endpoint::add_wakeups(Wakeups& wakeups) {
     for (const auto& link : table_.links)
         if (link && link->waits_by_time()) wakeups.by_time = true;
@@ -197,7 +189,7 @@ void Endpoint::add_wakeups(Wakeups& wakeups) {
         }
         abi::Completion completion;
         for (size_t i = 0; i < table_.queues.size(); ++i)
-            while (table_.queues[i]->poll(&completion, 1) > 0) {
+            while (i < table_.queues.size() && table_.queues[i]->poll(&completion, 1) > 0) {  // news may end it
                 quiet = false;
                 if (take(completion)) wakeups.ready = true;
             }

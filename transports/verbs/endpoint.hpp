@@ -45,7 +45,6 @@ class Endpoint {
   private:
     bool take_news();
     bool take(const abi::Completion& completion);
-    void fail_queue(size_t queue);
     void step_links(bool quiet);
     void drain();
 

@@ -31,6 +31,17 @@ struct LinkTable {
     void add(const std::shared_ptr<CompletionQueue>& queue) {
         if (std::find(queues.begin(), queues.end(), queue) == queues.end()) queues.push_back(queue);
     }
+    // It reports no completions any more: its lanes are lost.
+    void fail_queue(size_t place) {
+        failed_queues.push_back(queues[place]);
+        queues.erase(queues.begin() + ptrdiff_t(place));
+        for (const auto& link : links)
+            if (link) link->lose_queue(*failed_queues.back());
+    }
+    void fail_queue(const abi::Queue* queue) {
+        for (size_t place = 0; place < queues.size(); ++place)
+            if (queues[place]->get() == queue) return fail_queue(place);
+    }
     bool uses(const std::shared_ptr<CompletionQueue>& queue) const {
         return std::any_of(links.begin(), links.end(), [&](const auto& one) {
             return one && std::any_of(one->state().lanes.begin(), one->state().lanes.end(),

@@ -8,31 +8,29 @@
 
 namespace weft::internal::verbs {
 
+// No link uses a device that is gone, nor one without an active port, which may not reach the memory of a GPU.
+static bool must_serve(const Devices& devices, size_t index, const Settings& settings, const MemoryRange& range) {
+    if (range.kind != RangeKind::device) return devices.all()[index].context->port(1).status().ok();
+    const auto ports = devices.ports(settings);
+    return ports && std::any_of(ports->begin(), ports->end(), [&](const Port& port) { return port.device == index; });
+}
+
 Result<std::unique_ptr<Registered>> Registered::make(const Devices& devices, const MemoryRange& range, int access) {
     std::unique_ptr<Registered> made(new Registered(range));
     made->regions_.resize(devices.all().size());
-    if (settings().relaxed_ordering) access |= access::relaxed_ordering;  // only completions tell of data
-    std::vector<Port> used;
-    if (range.kind == RangeKind::device) {
-        auto ports = devices.ports(settings());
-        if (!ports) return ports.take_status();
-        used = std::move(*ports);
-    }
+    const Settings settings = verbs::settings();
+    if (settings.relaxed_ordering) access |= access::relaxed_ordering;  // only completions tell of data
     Status refused = fail(error::verbs_device, "this process has no RDMA device");
     bool any = false;
     const size_t bytes = std::max<size_t>(range.bytes, 1);
     for (size_t index = 0; index < devices.all().size(); ++index) {
-        const bool reachable =
-            range.kind != RangeKind::device ||
-            std::any_of(used.begin(), used.end(), [&](const Port& port) { return port.device == index; });
-        if (!reachable) continue;
+        if (!devices.serves_links(index, settings)) continue;
         const Device& device = devices.all()[index];
         auto region = range.kind == RangeKind::device && range.dma_buf >= 0
                           ? MemoryRegion::dma_buf(*device.domain, {range.dma_buf, range.dma_buf_offset}, bytes,
                                                   uintptr_t(range.data), access)
                           : MemoryRegion::host(*device.domain, range.data, bytes, access);
-        // No link uses a device that is gone.
-        if (!region && device.context->port(1)) return region.take_status();
+        if (!region && must_serve(devices, index, settings, range)) return region.take_status();
         if (!region) refused = region.take_status();
         any = any || region;
         if (region) made->regions_[index].emplace(std::move(*region));

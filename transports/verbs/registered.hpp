@@ -10,14 +10,14 @@
 
 namespace weft::internal::verbs {
 
-// Registered with every device: which of them a peer will use is not known yet. Device memory is registered with the
-// devices whose ports links use, because others may be unable to.
+// Registered with every device that the settings admit: which of them a peer will use is not known yet. Device memory may
+// lack those without an active port.
 class Registered final : public RegisteredMemory {
   public:
     static constexpr uint32_t key_magic = 0x6b766677;  // "wfvk"
     // `access`: verbs::access. verbs.memlock, verbs.call.
     static Result<std::unique_ptr<Registered>> make(const Devices& devices, const MemoryRange& range, int access);
-    // 0, which no memory has: the device was gone, or after revoke().
+    // 0, which no memory has: the device was gone or is left out, or after revoke().
     uint32_t lkey(size_t device) const { return has(device) ? regions_[device]->lkey() : 0; }
     uint32_t rkey(size_t device) const { return has(device) ? regions_[device]->rkey() : 0; }
     void revoke() override { regions_.clear(); }

@@ -23,6 +23,11 @@ Result<std::shared_ptr<CompletionQueue>> QueueRoom::reserve(const Devices& devic
     return queues_.back().queue;
 }
 
+void QueueRoom::give_back(const std::shared_ptr<CompletionQueue>& queue, int entries) {
+    for (Queue& each : queues_)
+        if (each.queue == queue) each.left += entries;
+}
+
 void QueueRoom::drop(const std::shared_ptr<CompletionQueue>& queue) {
     std::erase_if(queues_, [&](const Queue& each) { return each.queue == queue; });
 }

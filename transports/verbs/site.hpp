@@ -16,6 +16,8 @@ namespace weft::internal::verbs {
 class QueueRoom {
   public:
     Result<std::shared_ptr<CompletionQueue>> reserve(const Devices& devices, size_t device, int entries);
+    // Of an earlier reserve(), whose requests no queue pair posted.
+    void give_back(const std::shared_ptr<CompletionQueue>& queue, int entries);
     // It failed: new links get another one.
     void drop(const std::shared_ptr<CompletionQueue>& queue);
 

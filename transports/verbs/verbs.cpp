@@ -44,14 +44,16 @@ class VerbsTransport final : public Transport {
     }
 };
 
-// One of each link layer. Rows that are not available have a network, too: 0 would say that every rank has this transport.
+// One of each subnet: two hosts agree if they have active ports on one of them. Rows that are not available have a network,
+// too: 0 would say that every rank has this transport.
 std::vector<Reached> VerbsTransport::networks() const {
     const auto ports = used_ports();
     if (!ports) return {Reached{1, {}}};
     const Devices& devices = **Devices::of_process();
     std::vector<Reached> networks;
     for (const std::vector<Port>& layer : by_layer(devices, *ports))
-        networks.push_back({network_of(devices, layer), speed_of(devices, layer, settings().rails)});
+        for (const uint32_t network : networks_of(devices, layer))
+            networks.push_back({network, speed_of(devices, layer, settings().rails)});
     return networks;
 }
 
@@ -68,7 +70,12 @@ std::vector<std::string> VerbsTransport::nics(const std::string& gpu, int rank) 
 }
 
 Result<std::unique_ptr<Receiver>> VerbsTransport::listen(const ConnectionOptions& options, Blob& address) const {
-    if (options.depth < 1 || options.depth > Immediate::depth_most || options.identity == nullptr)
+    if (options.depth > Immediate::depth_most)
+        return fail(error::usage_limit,
+                    "rank {} cannot listen to rank {} over verbs with {} slots, because a connection has {} at most: "
+                    "lower `fifo` in the algorithm's file, exclude it by WEFT_ALGO, or set WEFT_TRANSPORTS=shm,tcp",
+                    options.self, options.peer, options.depth, int(Immediate::depth_most));
+    if (options.depth < 1 || options.identity == nullptr)
         return fail(error::internal_state, "rank {} cannot listen to rank {} over verbs with {} slots", options.self,
                     options.peer, options.depth);
     auto endpoint = Endpoint::of(options);

@@ -151,6 +151,8 @@ void Offer::write(ByteWriter& to) const {
     to.put(peer_token);
     to.put(int32_t(rank));
     to.put(int32_t(rails_used));
+    to.put(uint8_t(service_level));
+    to.put(uint8_t(traffic_class));
     to.put(uint32_t(ports.size()));
     for (const PortOffer& port : ports) port.write(to);
     to.put(uint32_t(rails.size()));
@@ -165,6 +167,8 @@ std::optional<Offer> Offer::read(ByteReader& from) {
     offer.peer_token = from.get<uint64_t>();
     offer.rank = from.get<int32_t>();
     offer.rails_used = from.get<int32_t>();
+    offer.service_level = from.get<uint8_t>() & 0xf;
+    offer.traffic_class = from.get<uint8_t>();
     const auto ports = from.get<uint32_t>();
     if (ports > ports_most || offer.rails_used < 1) return {};
     for (uint32_t i = 0; i < ports; ++i) {

@@ -109,10 +109,11 @@ struct PortOffer {
     static std::optional<PortOffer> read(ByteReader& from);
 };
 struct Offer {
-    static constexpr uint32_t expected_version = 6;
+    static constexpr uint32_t expected_version = 7;
     uint64_t token = 0, peer_token = 0;  // of both endpoints
     int rank = 0;
-    int rails_used = 1;            // as many as this side would send on
+    int rails_used = 1;  // as many as this side would send on
+    int service_level = 0, traffic_class = 0;
     std::vector<PortOffer> ports;  // the nearest first; none: frame_failed follows
 
     // In an answer: the places of ports and GIDs in the offers of the answering and of the other side.

@@ -132,8 +132,8 @@ Result<std::unique_ptr<Context>> DeviceList::open(const std::string& name) const
         functions_->ibv_close_device(opened);
         return fail(error::verbs_device, "{} does not answer: {}", name, errno_text(why));
     }
-    DeviceFacts facts{name, fixed_text(row->device_path, sizeof row->device_path), attributes->ports,
-                      attributes->limits};
+    DeviceFacts facts{name, fixed_text(row->device_path, sizeof row->device_path), row->transport_type,
+                      attributes->ports, attributes->limits};
     return std::unique_ptr<Context>(new Context(functions_, opened, std::move(facts)));
 }
 
@@ -242,6 +242,7 @@ std::optional<Event> Context::next_event() {
     const EventRow* row = event_row(event.type);
     if (row && row->of_port) happened.port = event.element.port;
     if (row && row->of_pair) happened.pair = event.element.pair->qp_num;
+    if (event.type == event::cq_error) happened.queue = event.element.queue;
     functions_->ibv_ack_async_event(&event);
     return happened;
 }

@@ -13,10 +13,11 @@ namespace weft::internal::verbs {
 
 // Something that happened to the device, a port or a queue. A value: the library's event is acknowledged already.
 struct Event {
-    int type = 0;        // event::port_error, ...
-    int port = 0;        // of an event of a port
-    uint32_t pair = 0;   // the queue pair's number, of an event of one
-    std::string device;  // "mlx5_0"
+    int type = 0;                       // event::port_error, ...
+    int port = 0;                       // of an event of a port
+    uint32_t pair = 0;                  // the queue pair's number, of an event of one
+    const abi::Queue* queue = nullptr;  // the completion queue, of an event of one; it may be gone
+    std::string device;                 // "mlx5_0"
     std::string text() const;
 };
 
@@ -24,6 +25,7 @@ struct Event {
 struct DeviceFacts {
     std::string name;
     std::string folder;  // in /sys
+    int transport = transport_infiniband;
     int ports = 0;
     abi::DeviceLimits limits{};
 };

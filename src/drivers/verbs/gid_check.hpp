@@ -10,5 +10,7 @@ namespace weft::internal::verbs {
 // network device of the GID is gone, or in a namespace that RDMA does not share with this one. Any other failure says
 // nothing about the GID. May take a second for each while the kernel resolves addresses.
 void check_gids(const ProtectionDomain& domain, int port, std::vector<PortGid>& gids);
+// The same for GIDs without a visible network device only: for each link, because the table may have hundreds of others.
+void check_invisible_gids(const ProtectionDomain& domain, int port, std::vector<PortGid>& gids);
 
 }  // namespace weft::internal::verbs

@@ -49,6 +49,7 @@ inline constexpr int cq_error = 0, qp_fatal = 1, qp_request_error = 2, qp_access
 
 inline constexpr int pair_type_rc = 2;
 inline constexpr int fork_disabled = 0, fork_enabled = 1, fork_unneeded = 2;
+inline constexpr int transport_infiniband = 0;  // of a device, also of RoCE
 inline constexpr int link_infiniband = 1, link_ethernet = 2;
 inline constexpr int grh_required = 1;  // of a port's flags
 inline constexpr int gid_infiniband = 0, gid_roce_v1 = 1, gid_roce_v2 = 2;

@@ -35,11 +35,20 @@ void add_notes(const IbSettings& settings, IbPort& port) {
     if (port.link_layer != link_ethernet) return;
     const auto invisible = [](const PortGid& gid) { return gid.interface.empty(); };
     if (!port.gids.empty() && std::all_of(port.gids.begin(), port.gids.end(), invisible))
-        port.notes.push_back("its network device is in another network namespace: its GIDs are tried in turn");
+        port.notes.push_back(
+            "its network device is in another network namespace: the kernel tells which of its GIDs may work");
+}
+
+const char* network_text(int link_layer) {
+    return link_layer == link_ethernet ? "RoCE" : link_layer == link_infiniband ? "InfiniBand" : "another network";
 }
 
 // Why an admitted port cannot be used.
 std::string trouble_of(const IbPort& port) {
+    if (!port.has_known_network())
+        return "the port is neither InfiniBand nor RoCE, but of iWARP, EFA or the like: another transport may use it, "
+               "as "
+               "WEFT_TRANSPORTS=shm,ucx or a network plugin of NCCL";
     if (!is_active(port.state))
         return fmt::format("the port is {}{}", port_state_text(port.state),
                            port.state == 2 ? ": does a subnet manager run?" : "");
@@ -59,7 +68,7 @@ std::string IbPort::name() const { return number > 0 ? fmt::format("{}:{}", devi
 
 std::string IbPort::summary() const {
     if (number == 0) return {};
-    std::string text = link_layer == link_ethernet ? "RoCE" : "InfiniBand";
+    std::string text = network_text(link_layer);
     if (link_layer == link_infiniband) text += fmt::format(", LID {}", lid);
     text += mbps > 0 ? fmt::format(", {:.3g} Gb/s", mbps / 1000.0) : ", speed unknown";
     text += fmt::format(", MTU {}, {} GID{}", mtu_bytes(mtu), gids.size(), gids.size() == 1 ? "" : "s");
@@ -79,7 +88,8 @@ IbPort read_port(const Context& context, const ProtectionDomain* domain, int num
         return port;
     }
     port.state = attributes->state;
-    port.link_layer = attributes->link_layer;
+    // Ethernet of iWARP and eRDMA is no RoCE.
+    if (context.facts().transport == transport_infiniband) port.link_layer = attributes->link_layer;
     port.mtu = attributes->mtu;
     port.mbps = context.mbps(*attributes, number);
     port.lid = attributes->lid;

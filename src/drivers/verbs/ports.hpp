@@ -14,10 +14,10 @@ namespace weft::internal::verbs {
 struct IbPort {
     std::string device = {};  // "mlx5_0"
     int number = 0;
-    int state = 0;  // as in abi::PortAttributes
-    int link_layer = 0;
-    int mtu = 0;    // the active one, 1 (256 bytes) to 5 (4,096 bytes)
-    int mbps = -1;  // of all lanes; -1: unknown
+    int state = 0;       // as in abi::PortAttributes
+    int link_layer = 0;  // 0: neither InfiniBand nor RoCE
+    int mtu = 0;         // the active one, 1 (256 bytes) to 5 (4,096 bytes)
+    int mbps = -1;       // of all lanes; -1: unknown
     uint16_t lid = 0;
     bool needs_grh = false;
     std::vector<PortGid> gids = {};
@@ -31,6 +31,7 @@ struct IbPort {
     std::string name() const;     // "mlx5_0:1"
     std::string summary() const;  // "RoCE, 100 Gb/s, MTU 4096, 4 GIDs"
     bool usable() const { return why_not.empty(); }
+    bool has_known_network() const { return link_layer == link_infiniband || link_layer == link_ethernet; }
 };
 
 // Opens each device and closes it, which takes milliseconds. Makes an address with each GID of RoCE, so that one whose

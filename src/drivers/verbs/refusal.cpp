@@ -39,11 +39,14 @@ Status refused(const Context& context, const std::string& what, size_t pinned_by
     if (error != ENOMEM)
         return fail(error::verbs_call, "{} refuses {}: {}", context.facts().name, what, errno_text(error));
     const rlimit limit = memlock();
-    const std::string most =
-        limit.rlim_cur == RLIM_INFINITY ? "unlimited" : fmt::format("{} bytes", uint64_t(limit.rlim_cur));
+    if (limit.rlim_cur == RLIM_INFINITY || may_pin_all())
+        return fail(error::verbs_call,
+                    "{} refuses {}: {}; no limit of this process forbids it, so the device or the kernel has no room, "
+                    "as of queue pairs, memory keys or a GPU's BAR1",
+                    context.facts().name, what, errno_text(error));
     return fail(error::verbs_memlock,
-                "{} refuses {}: the kernel may not pin {} more bytes; RLIMIT_MEMLOCK of this process is {}. {}",
-                context.facts().name, what, pinned_bytes, most, remedy);
+                "{} refuses {}: the kernel may not pin {} more bytes; RLIMIT_MEMLOCK of this process is {} bytes. {}",
+                context.facts().name, what, pinned_bytes, uint64_t(limit.rlim_cur), remedy);
 }
 
 std::string memlock_note(uint64_t least_bytes) {

@@ -9,7 +9,8 @@
 
 namespace weft::internal::verbs {
 
-// `what` continues "mlx5_0 refuses". ENOMEM: verbs.memlock, with the bytes to pin, the limit, and the remedy.
+// `what` continues "mlx5_0 refuses". ENOMEM of a process with a limit: verbs.memlock, with the bytes to pin, the limit, and
+// the remedy. Otherwise verbs.call.
 Status refused(const Context& context, const std::string& what, size_t pinned_bytes, int error);
 // Empty: this process may pin so many bytes. Otherwise a sentence with the limit and the remedy.
 std::string memlock_note(uint64_t least_bytes);

@@ -5,10 +5,11 @@
 // The world. The first `device` replaces the default devices fake0 and fake1.
 //   `device NAME [PORTS]`: a device with one port, or so many. The other statements call its port 2 NAME:2.
 //   `no_devices`: removes all. None may be open.
-//   `layer NAME 1|2`: InfiniBand (LID 1 and up), Ethernet.
+//   `layer NAME 1|2`: InfiniBand (LID 1 and up), Ethernet. `transport NAME TYPE`: 0 InfiniBand and RoCE, 1 iWARP.
 //   `mtu NAME 1..5`: the active MTU. `speed NAME WIDTH SPEED`: as in ibv_port_attr. `grh NAME 0|1`: requires a GRH.
 //   `gid NAME INDEX GROUPS TYPE IFINDEX`: "fe80:0000:...", 0 InfiniBand, 1 RoCE v1, 2 RoCE v2. Replaces the row.
-//   `no_gids NAME`: an empty table. `refuse_gid NAME INDEX ERRNO`: no address is made with this GID.
+//   `no_gids NAME`: an empty table. `refuse_gid NAME INDEX ERRNO`: no address and no path is made with this GID;
+//   0: they are. `refuse_path NAME INDEX ERRNO`: only no path.
 //   `pkey NAME INDEX VALUE`: a partition key.
 //   `ece_options FIRST SECOND`: the ECE options of queue pairs, in turns as they are made (3 3); -1: they have no ECE.
 //   Messages between queue pairs that use different options are lost.
@@ -33,7 +34,7 @@
 //   `hole NAME BYTES`: every request on the port with more bytes is lost on the way; 0: none.
 //   `port NAME down|up`: also raises the event.
 //   `down_status STATUS`: requests to a port that is down fail so at once; 0: after the retries.
-//   `event NAME TYPE [QPN]`: raises an asynchronous event.
+//   `event NAME TYPE [QPN]`: raises an asynchronous event. After that of a queue's error, its completions are lost.
 //   `remove NAME [loses]`: the device is gone; with the word, before data that it acknowledged is in memory.
 //   `restore NAME`: it is there again.
 //   `no_faults`: forgets the faults and statements that have not come yet.

@@ -146,6 +146,8 @@ int Engine::check(const Pair& pair, const abi::PairAttributes& attributes, int m
             if (!address.is_global) return port.layer == verbs::link_ethernet || port.grh_required ? EINVAL : 0;
             const auto gid = port.gids.find(address.grh.sgid_index);
             if (gid == port.gids.end()) return EINVAL;
+            for (const auto* errors : {&port.refused, &port.pathless})
+                if (const auto row = errors->find(address.grh.sgid_index); row != errors->end()) return row->second;
             return is_ipv4(gid->second.gid) == is_ipv4(address.grh.dgid) ? 0 : EINVAL;
         }
         case state::ready_to_send:
@@ -231,10 +233,13 @@ void Engine::raise_event(Device& device, int type, uint32_t number) {
                 return row.second->context == context && (number == 0 || row.first == number);
             });
             if (found == pairs_.end()) continue;
-            if (type == verbs::event::cq_error)
+            if (type == verbs::event::cq_error) {
                 event.element.queue = found->second->send_queue;
-            else
+                std::lock_guard queue_held(fake(event.element.queue).lock);
+                fake(event.element.queue).overrun = true;
+            } else {
                 event.element.pair = found->second;
+            }
         }
         raise(*context, event);
     }

@@ -42,8 +42,9 @@ struct Port {
     uint16_t lid = 0;
     std::map<int, abi::GidEntry> gids;
     std::map<int, uint16_t> keys{{0, 0xffff}};
-    std::map<int, int> refused;  // by index of a GID: the errno value of ibv_create_ah
-    int width = 2, speed = 128;  // as in abi::PortAttributes: 4 lanes of 100 Gb/s
+    std::map<int, int> refused;   // by index of a GID: the errno value of ibv_create_ah, and of the change to RTR
+    std::map<int, int> pathless;  // of the change to RTR alone
+    int width = 2, speed = 128;   // as in abi::PortAttributes: 4 lanes of 100 Gb/s
 };
 
 struct Device : abi::DeviceRow {

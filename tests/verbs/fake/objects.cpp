@@ -28,8 +28,8 @@ void raise(Context& context, abi::AsyncEvent event) {
 
 void push(Queue& queue, const QueueEntry& entry) {
     std::lock_guard held(queue.lock);
-    if (queue.entries_held.size() >= size_t(queue.entries)) {
-        // The completion is lost, as with a device.
+    if (queue.overrun || queue.entries_held.size() >= size_t(queue.entries)) {
+        // This completion is lost, and so are the later ones, as with a device.
         if (!std::exchange(queue.overrun, true)) {
             ++queue.async_fetched;
             raise(fake(queue.context), {{.queue = &queue}, verbs::event::cq_error});

@@ -207,7 +207,16 @@ bool World::device_statement(const std::string& what, std::istream& words) {
         default_devices = false;
         return true;
     }
-    constexpr const char* known[] = {"layer", "mtu", "speed", "grh", "gid", "no_gids", "refuse_gid", "pkey", "hole"};
+    if (what == "transport") {
+        int type = 0;
+        words >> name >> type;
+        std::lock_guard held(mutex);
+        Device* device = find(name);
+        if (device != nullptr) device->transport_type = type;
+        return device != nullptr && !words.fail();
+    }
+    constexpr const char* known[] = {"layer",   "mtu",        "speed",       "grh",  "gid",
+                                     "no_gids", "refuse_gid", "refuse_path", "pkey", "hole"};
     if (std::find(std::begin(known), std::end(known), what) == std::end(known)) return false;
     words >> name;
     std::lock_guard held(mutex);
@@ -237,6 +246,12 @@ bool World::port_statement(const std::string& what, Port& port, int number, std:
         int error = 0;
         words >> index >> error;
         port.refused[index] = error;
+        if (error == 0) port.refused.erase(index);
+    } else if (what == "refuse_path") {
+        int error = 0;
+        words >> index >> error;
+        port.pathless[index] = error;
+        if (error == 0) port.pathless.erase(index);
     } else if (what == "pkey") {
         uint32_t value = 0;
         words >> index >> std::hex >> value;

@@ -37,6 +37,7 @@ void LaneRepair::begin(const std::vector<Lane>& lanes, const std::vector<size_t>
         places_[i].port = rails[lanes[i].rail];
         places_[i].rail = lanes[i].rail;
         places_[i].used_since_us = now_us();
+        places_[i].peer_ready = true;
         if (!lanes[i].pair) lost(i, 0, lanes[i].queue);
     }
 }
@@ -53,7 +54,10 @@ void LaneRepair::take_notice(const LaneNotice& notice) {
 
 void LaneRepair::lost(size_t place, uint32_t generation, std::shared_ptr<CompletionQueue> queue) {
     Place& at = places_[place];
-    if (at.state == State::used && now_us() - at.used_since_us > steady_us) at.wait_us = 0;
+    if (at.state == State::used && now_us() - at.used_since_us > steady_us)
+        at.wait_us = 0, at.misses = 0;
+    else if (at.state == State::used && (at.misses > 0 || !at.peer_ready))
+        ++at.misses;  // these GIDs connect here, and carry nothing
     at.state = State::lost;
     at.generation = generation;
     at.queue = std::move(queue);
@@ -162,8 +166,10 @@ bool LaneRepair::take_frame(uint32_t kind, ByteReader& content) {
     } else if (kind == frame_lane_refused && at.state == State::offered && id == next_of(id.lane)) {
         lost(id.lane, at.generation, at.queue);
     } else if (kind == frame_lane_ready) {
-        if (at.state == State::connecting && id == next_of(id.lane)) at.peer_ready = true;
-        if (at.state == State::used && id.generation == at.generation)
+        const bool awaited = at.state == State::connecting && id == next_of(id.lane);
+        const bool installed = at.state == State::used && id.generation == at.generation;
+        at.peer_ready = at.peer_ready || awaited || installed;
+        if (installed)
             site_.tell([link = link_, id](LinkTable& table) {
                 if (Link* of = table.link(link)) of->enable(id);
             });
@@ -183,16 +189,19 @@ void LaneRepair::take_offer(const LaneOffer& offer) {
 Status LaneRepair::answer(size_t place, const LaneOffer& offer) {
     WEFT_TRY(make(place));
     Place& at = places_[place];
-    const auto gids = rank_gid_pairs(at.own.gids, offer.port.gids, site_.settings.gid_rules(at.own.gids));
+    auto gids = rank_gid_pairs(at.own.gids, offer.port.gids, site_.settings.gid_rules(at.own.gids));
     if (gids.empty()) return fail(error::verbs_path, "no GIDs fit");
+    if (!gids[0].same_subnet && at.own.end.link_layer == link_ethernet)
+        gids = rank_gid_pairs(at.own.gids, offer.port.gids, with_routes(site_.settings).gid_rules(at.own.gids));
+    const GidPair& chosen = gids[at.misses % gids.size()];
     at.answer = {.id = offer.id,
                  .port = at.own,
                  .pair = {},
-                 .gid = uint32_t(gids[0].own),
-                 .peer_gid = uint32_t(gids[0].peer),
+                 .gid = uint32_t(chosen.own),
+                 .peer_gid = uint32_t(chosen.peer),
                  .probe = probe_target(at.making->device)};
     WEFT_TRY(prepare_lane(*at.making, link_, place));
-    connect(place, offer, gids[0].own, gids[0].peer);
+    connect(place, offer, chosen.own, chosen.peer);
     return ok();
 }
 
@@ -235,6 +244,7 @@ void LaneRepair::connected(size_t place, uint32_t generation, const Status& stat
     if (at.state != State::connecting || generation != at.generation + 1) return;
     const LaneId id = next_of(place);
     if (!status) {
+        ++at.misses;
         WEFT_LOG_RANK(site_.rank, trace, net, "cannot connect a lane to rank {} yet: {}", peer_, status.sentence());
         if (site_.rank > peer_) {  // the peer has not begun
             send_id(frame_lane_refused, id);
@@ -272,6 +282,7 @@ void LaneRepair::take_report(LaneReport report) {
     const bool in_making = (at.state == State::connecting || at.state == State::ending) && report.id == next_of(place);
     if (in_making) {
         if (at.state == State::connecting) {
+            ++at.misses;
             ByteWriter content;
             LaneReport{.id = report.id, .cause = report.cause, .connections = {}}.write(content);
             send_(frame_lane_report, content);

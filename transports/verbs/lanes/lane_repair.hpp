@@ -49,6 +49,7 @@ class LaneRepair {
         LaneOffer answer;  // of the higher rank, which sends it when it has connected `making`
         bool peer_ready = false;
         bool hurried = false;  // a port became active meanwhile: the next try comes at once
+        size_t misses = 0;     // pairs of GIDs that did not connect: the higher rank takes the next one
         int64_t used_since_us = 0, wait_us = 0;
         uint64_t timer = 0;
     };

@@ -6,6 +6,7 @@
 
 #include "src/base/log.hpp"
 #include "src/base/thread.hpp"
+#include "src/drivers/verbs/gid_check.hpp"
 
 namespace weft::internal::verbs {
 
@@ -36,7 +37,8 @@ Status damaged(const Site& site, int peer) {
 
 Result<PortOffer> port_offer(const Site& site, size_t place) {
     const Port& port = site.ports[place];
-    const Context& context = *site.devices.all()[port.device].context;
+    const Device& device = site.devices.all()[port.device];
+    const Context& context = *device.context;
     auto gids = context.gids(port.number);
     if (!gids) return gids.take_status();
     const auto attributes = context.port(port.number);
@@ -46,6 +48,9 @@ Result<PortOffer> port_offer(const Site& site, size_t place) {
     const auto wanted =
         std::find_if(gids->begin(), gids->end(), [index](const PortGid& gid) { return gid.index == index; });
     if (wanted != gids->end()) *gids = {PortGid(*wanted)};
+    // Of other network namespaces only the kernel knows which GIDs it can send with, and only this host's kernel.
+    check_invisible_gids(*device.domain, port.number, *gids);
+    std::erase_if(*gids, [](const PortGid& gid) { return gid.refused != 0; });
     PortOffer offer;
     offer.device = uint32_t(port.device);
     offer.end.host = fmt::format("rank {} on {}", site.rank, host_name());
@@ -61,6 +66,20 @@ Result<PortOffer> port_offer(const Site& site, size_t place) {
     return offer;
 }
 
+static Status make_pair(const Site& site, const Port& port, const QueuePairOptions& options, Lane& lane) {
+    const Device& device = site.devices.all()[port.device];
+    auto pair = QueuePair::make(*device.domain, *lane.queue, *lane.queue, options);
+    if (!pair) return pair.take_status();
+    lane.pair = std::move(*pair);
+    auto key = site.settings.partition_key.choose(device.context->pkeys(port.number), port.text());
+    if (!key) return key.take_status();
+    WEFT_TRY(lane.pair->init(port.number, *key, rights_of_peer));
+    lane.own.pair = lane.pair->number();
+    lane.own.sequence = first_sequence();
+    if (site.settings.ece) lane.own.ece = lane.pair->ece();
+    return ok();
+}
+
 Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::shared_ptr<CompletionQueue> queue) {
     const Port& port = site.ports[place];
     const Device& device = site.devices.all()[port.device];
@@ -74,22 +93,19 @@ Result<Lane> make_lane(Site& site, size_t place, const PortOffer& offer, std::sh
     lane.probe.from = device.probe.get();
     lane.ring.resize(size_t(options.send_requests));
     lane.receives.requests = options.receive_requests;
-    if (!queue) {
+    const bool reserved = !queue;
+    if (reserved) {
         auto made = site.queues.reserve(site.devices, port.device, options.send_requests + options.receive_requests);
         if (!made) return made.take_status();
         queue = std::move(*made);
     }
     lane.queue = std::move(queue);
-    auto pair = QueuePair::make(*device.domain, *lane.queue, *lane.queue, options);
-    if (!pair) return pair.take_status();
-    lane.pair = std::move(*pair);
-    auto key = settings.partition_key.choose(device.context->pkeys(port.number), port.text());
-    if (!key) return key.take_status();
-    WEFT_TRY(lane.pair->init(port.number, *key, rights_of_peer));
     lane.own = offer.end;
-    lane.own.pair = lane.pair->number();
-    lane.own.sequence = first_sequence();
-    if (settings.ece) lane.own.ece = lane.pair->ece();
+    if (Status made = make_pair(site, port, options, lane); !made) {
+        // Otherwise each retry would reserve more, until the device has no queue left.
+        if (reserved) site.queues.give_back(lane.queue, options.send_requests + options.receive_requests);
+        return made;
+    }
     return lane;
 }
 
@@ -125,6 +141,8 @@ Offer NewLanes::offer(const Site& site, uint64_t peer_token) const {
             .peer_token = peer_token,
             .rank = site.rank,
             .rails_used = site.settings.rails,
+            .service_level = site.settings.path.service_level,
+            .traffic_class = site.settings.path.traffic_class,
             .ports = ports_,
             .rails = {},
             .pairs = {}};
@@ -158,8 +176,9 @@ Status NewLanes::make_rail(Site& site, size_t port, const PathEnd& own, const Pa
 // One rail more than both sides use is in reserve.
 Status NewLanes::choose(Site& site, const Offer& peer, Offer& answer) {
     chose_ = true;
+    agree_on_classes(site, peer);
     rails_used_ = std::min<size_t>({size_t(site.settings.rails), size_t(peer.rails_used), rails_most});
-    auto rails = choose_rails(ports_, peer.ports, site.settings, std::max<size_t>(rails_used_, 2));
+    auto rails = choose_routed_rails(ports_, peer.ports, site.settings, std::max<size_t>(rails_used_, 2));
     if (!rails) return rails.take_status();
     for (const RailChoice& rail : *rails) {
         PathEnd own = ports_[rail.own].end, peers = peer.ports[rail.peer].end;
@@ -176,9 +195,30 @@ Status NewLanes::choose(Site& site, const Offer& peer, Offer& answer) {
     return ok();
 }
 
+// Switches that keep one class lossless drop the packets, and the acknowledgements, of another one.
+void NewLanes::agree_on_classes(const Site& site, const Offer& peer) {
+    const PathOptions& own = site.settings.path;
+    if (peer.rank > site.rank) return;
+    service_level_ = peer.service_level;
+    traffic_class_ = peer.traffic_class;
+    if (own.service_level != service_level_ || own.traffic_class != traffic_class_)
+        WEFT_LOG_RANK(site.rank, warn, net,
+                      "takes service level {} and traffic class {} from rank {}, in place of {} and {}: set WEFT_IB_SL "
+                      "and WEFT_IB_TRAFFIC_CLASS to the same values on all ranks",
+                      service_level_, traffic_class_, peer.rank, own.service_level, own.traffic_class);
+}
+
+PathOptions NewLanes::path(const Site& site) const {
+    PathOptions path = site.settings.path_with(int(rails_.size()));
+    if (service_level_ >= 0) path.service_level = service_level_;
+    if (traffic_class_ >= 0) path.traffic_class = traffic_class_;
+    return path;
+}
+
 Status NewLanes::take_answer(Site& site, const Offer& answer) {
     if (answer.rails.empty() || answer.rails.size() > rails_most || answer.pairs.size() != answer.rails.size())
         return damaged(site, answer.rank);
+    agree_on_classes(site, answer);
     rails_used_ = std::min<size_t>({size_t(site.settings.rails), size_t(answer.rails_used), rails_most});
     for (size_t place = 0; place < answer.rails.size(); ++place) {
         const Offer::Rail& rail = answer.rails[place];

@@ -43,7 +43,8 @@ class NewLanes {
     bool peer_ready(uint64_t lanes) { return peer_ready_ = lanes, own_ready_ != 0; }
     // Ends the queue pairs that are not connected at both ends. verbs.path: none is.
     Status settle(const Site& site, int peer);
-    PathOptions path(const Site& site) const { return site.settings.path_with(int(rails_.size())); }
+    // With the service level and the traffic class of the lower rank, once both sides have told theirs.
+    PathOptions path(const Site& site) const;
 
     // This side chose the rails. If not, the peer needs this side's queue pairs as they are when they are connected.
     bool chose() const { return chose_; }
@@ -60,6 +61,7 @@ class NewLanes {
     size_t rails_used() const { return rails_used_; }
 
   private:
+    void agree_on_classes(const Site& site, const Offer& peer);
     Status make_rail(Site& site, size_t port, const PathEnd& own, const PathEnd& peer, uint32_t peer_device,
                      size_t pairs);
     Status make_flush(const Site& site, const Port& port, const PathEnd& own);
@@ -68,6 +70,7 @@ class NewLanes {
     std::vector<size_t> rails_;
     size_t rails_used_ = 1;
     bool chose_ = false;
+    int service_level_ = -1, traffic_class_ = -1;                     // of the peer; -1: the own ones count
     uint64_t own_ready_ = 0, peer_ready_ = 0;                         // a bit for each lane
     std::shared_ptr<Flushes> flushes_ = std::make_shared<Flushes>();  // of a pair for each rail, if a GPU needs them
     Lanes lanes_ = std::make_shared<std::vector<Lane>>();

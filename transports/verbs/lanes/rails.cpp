@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
+
+#include "src/drivers/verbs/routes.hpp"
 
 namespace weft::internal::verbs {
 
@@ -71,6 +74,21 @@ Result<std::vector<RailChoice>> choose_rails(std::span<const PortOffer> own, std
     if (!none) return none.take_status();
     return fail(error::verbs_path, "no ports of {} and {} are on one rail; compare the rails in WEFT_IB_DEVICES",
                 own[0].end.host, peer[0].end.host);
+}
+
+IbSettings with_routes(IbSettings settings) {
+    if (auto routes = read_routes()) settings.gids.routes = std::move(*routes);
+    return settings;
+}
+
+Result<std::vector<RailChoice>> choose_routed_rails(std::span<const PortOffer> own, std::span<const PortOffer> peer,
+                                                    const IbSettings& settings, size_t most) {
+    auto rails = choose_rails(own, peer, settings, most);
+    const bool routed = rails && std::any_of(rails->begin(), rails->end(), [&](const RailChoice& rail) {
+                            return own[rail.own].end.link_layer == link_ethernet && !rail.gids.same_subnet;
+                        });
+    if (!routed) return rails;
+    return choose_rails(own, peer, with_routes(settings), most);
 }
 
 }  // namespace weft::internal::verbs

@@ -1,4 +1,4 @@
-// rails.hpp: which ports of two sides make the rails of a link. A pure function of both offers.
+// rails.hpp: which ports of two sides make the rails of a link. choose_rails() is a pure function of both offers.
 #pragma once
 #include <span>
 #include <vector>
@@ -20,5 +20,11 @@ struct RailChoice {
 // different rails in WEFT_IB_DEVICES are none. verbs.path: there is no pair.
 Result<std::vector<RailChoice>> choose_rails(std::span<const PortOffer> own, std::span<const PortOffer> peer,
                                              const IbSettings& settings, size_t most);
+
+// With the routes of this host, which decide between pairs of GIDs of different subnets. A long table takes milliseconds.
+IbSettings with_routes(IbSettings settings);
+// The same as choose_rails(), with the routes if ports of Ethernet share no subnet.
+Result<std::vector<RailChoice>> choose_routed_rails(std::span<const PortOffer> own, std::span<const PortOffer> peer,
+                                                    const IbSettings& settings, size_t most);
 
 }  // namespace weft::internal::verbs
