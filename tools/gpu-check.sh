@@ -95,6 +95,9 @@ gpus-multicast-scatter       1  60  8  by_switch staged gpus_processes reduce_sc
 calls                        1  90 40  driver_test device_test ~[fake]~[refused]~[processes]  # streams, captures, groups, failures, of threads
 collectives                  1  90 40  driver_test device_collectives_test ~[repeats] # every collective, type and reduction
 calls-of-processes           1 120 70  driver_test device_test [processes]~[fake]     # streams, captures, groups, failures, of processes
+crossing                     1  60  5  with WEFT_GPU_BLOCKS=8 driver_test device_crossing_test [room]~[fake],[ordered]~[fake]  # communicators that overlap, in crossing order
+queues                       1  60  5  with WEFT_GPU_BLOCKS=8 CUDA_DEVICE_MAX_CONNECTIONS=1 driver_test device_crossing_test [queues]~[fake]  # the same in one hardware queue
+gpus-crossing                1  60  4  at_least 4 driver_test device_crossing_test [four]        # four communicators of four GPUs, in crossing order
 kernels                      1  60 12  gpu_test [brief]                               # kernels against the device copy, 8 ranks
 repeats                      1  90 10  repeats 100000                                 # 100,000 calls of random kinds on the streams of 4 ranks
 memcheck                     1  90 25  sanitizer memcheck tests/gpu/gpu_test [sanitizer]   # addresses that kernels must not touch
@@ -374,6 +377,11 @@ driver_test() {
         */"~[repeats]") filter="different collectives or roots*" ;;
     esac
     with WEFT_TEST_SMALL=1 run_cases "$build/tests/device/real_$1" "$filter"
+}
+# at_least GPUS COMMAND...
+at_least() {
+    [ "$gpus" -ge "$1" ] || { not_here "there are $gpus GPUs"; return; }
+    "${@:2}"
 }
 repeats() {
     local calls=$1

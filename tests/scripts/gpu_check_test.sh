@@ -44,7 +44,7 @@ TEXT
 chmod +x "$fake"
 build=$folder/build
 mkdir -p "$build"/{tests/gpu,tests/device,tools,perf,src/nccl} "$folder/bin" "$folder/toolkit/bin"
-for program in tests/gpu/gpu_present tests/gpu/gpu_test tests/device/real_device_test tests/device/real_device_collectives_test tools/weft perf/all_reduce_perf_nccl; do
+for program in tests/gpu/gpu_present tests/gpu/gpu_test tests/device/real_device_test tests/device/real_device_collectives_test tests/device/real_device_crossing_test tools/weft perf/all_reduce_perf_nccl; do
     ln -s "$fake" "$build/$program"
 done
 for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put; do ln -s "$fake" "$build/perf/${program}_perf"; done
