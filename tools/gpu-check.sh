@@ -79,22 +79,25 @@ processes-registered         1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 
 processes-staged             1  60  6  processes 2 all_reduce 8,1M,64M -n 3           # buffers that are not registered
 processes-descriptors        1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 1     # weftMemAlloc (descriptors)
 gpus-threads                 1  60  8  gpus_threads all_reduce 8..256M -n 20 --show algo  # all-reduce
-gpus-registered              1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo -R 1  # all-reduce, registered
+gpus-registered              1  60  8  registered gpus_processes all_reduce 8..256M -n 20 --show algo -R 1  # all-reduce, registered
 gpus-processes               1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo  # all-reduce
 gpus-graphs                  1  60  8  gpus_threads all_reduce 8..256M -n 20 -G 5     # all-reduce in graphs
-gpus-registered-graphs       1  60  8  gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
-gpus-engines                 1  60  8  with WEFT_GPU_BLOCK_POLICY=1 gpus_processes all_gather 1M,32M,256M -n 20 -R 1  # all-gather by copy engines
-gpus-multicast               1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo  # all-reduce by the switch
-gpus-multicast-registered    1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo -R 1  # all-reduce by the switch, registered buffers
-gpus-multicast-windows       1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo -R 2  # all-reduce by the switch, symmetric windows
-gpus-multicast-windows-graphs 1 60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -G 5 -R 2  # all-reduce by the switch in graphs, symmetric windows
-gpus-multicast-integers      1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_reduce 64K,1M,32M -n 20 -d int32 -R 2  # all-reduce of int32 by the switch, symmetric windows
-gpus-without-multicast       1  60  8  with WEFT_GPU_MULTICAST=0 gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -R 1  # all-reduce without the switch, registered
-gpus-multicast-gather        1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes all_gather 1M,32M,256M -n 20 --show algo  # all-gather by the switch
-gpus-multicast-scatter       1  60  8  with WEFT_GPU_MULTICAST=3 gpus_processes reduce_scatter 1M,32M,256M -n 20 --show algo  # reduce-scatter by the switch
+gpus-registered-graphs       1  60  8  registered gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
+gpus-engines                 1  60  8  by_engines gpus_processes all_gather 1M,32M,256M -n 20 -R 1  # all-gather by copy engines
+gpus-multicast               1  60  8  by_switch staged gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo  # all-reduce by the switch
+gpus-multicast-registered    1  60  8  by_switch buffer gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo  # all-reduce by the switch
+gpus-multicast-windows       1  60  8  by_switch window gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 --show algo  # all-reduce by the switch
+gpus-multicast-windows-graphs 1 60  8  by_switch window gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -G 5  # all-reduce by the switch in graphs
+gpus-multicast-integers      1  60  8  by_switch window gpus_processes all_reduce 64K,1M,32M -n 20 -d int32  # all-reduce of int32 by the switch
+gpus-without-multicast       1  60  8  with WEFT_GPU_MULTICAST=0 registered gpus_processes all_reduce 64K,512K,1M,4M,32M,256M -n 20 -R 1  # all-reduce without the switch, registered
+gpus-multicast-gather        1  60  8  by_switch staged gpus_processes all_gather 1M,32M,256M -n 20 --show algo  # all-gather by the switch
+gpus-multicast-scatter       1  60  8  by_switch staged gpus_processes reduce_scatter 1M,32M,256M -n 20 --show algo  # reduce-scatter by the switch
 calls                        1  90 40  driver_test device_test ~[fake]~[refused]~[processes]  # streams, captures, groups, failures, of threads
 collectives                  1  90 40  driver_test device_collectives_test ~[repeats] # every collective, type and reduction
 calls-of-processes           1 120 70  driver_test device_test [processes]~[fake]     # streams, captures, groups, failures, of processes
+crossing                     1  60  5  with WEFT_GPU_BLOCKS=8 driver_test device_crossing_test [room]~[fake],[ordered]~[fake]  # communicators that overlap, in crossing order
+queues                       1  60  5  with WEFT_GPU_BLOCKS=8 CUDA_DEVICE_MAX_CONNECTIONS=1 driver_test device_crossing_test [queues]~[fake]  # the same in one hardware queue
+gpus-crossing                1  60  4  at_least 4 driver_test device_crossing_test [four]        # four communicators of four GPUs, in crossing order
 kernels                      1  60 12  gpu_test [brief]                               # kernels against the device copy, 8 ranks
 repeats                      1  90 10  repeats 100000                                 # 100,000 calls of random kinds on the streams of 4 ranks
 memcheck                     1  90 25  sanitizer memcheck tests/gpu/gpu_test [sanitizer]   # addresses that kernels must not touch
@@ -132,7 +135,7 @@ processes-4-registered       2  60 10  processes 4 all_reduce 8,16M -n 5 --show 
 processes-uneven             2  60  8  processes 4 alltoallv 64,16M -n 5 -R 1         # uneven parts, registered
 processes-put                2  60  8  processes 4 put 8,16M -n 5                     # puts
 processes-gather             2  60  8  processes 4 all_gather 64,16M -n 5 -R 1        # all-gather, registered
-processes-engines            2  60  8  with WEFT_GPU_BLOCK_POLICY=1 processes 2 all_gather 64,16M -n 5 -R 1  # all-gather by copy engines
+processes-engines            2  60  8  by_engines processes 2 all_gather 64,16M -n 5 -R 1  # all-gather by copy engines
 path-descriptors             2  60  6  by_path descriptors                            # WEFT_GPU_PATH=descriptors
 path-descriptors-messages    2  60  5  with WEFT_GPU_PATH=descriptors processes 2 sendrecv 8,16M -n 5  # WEFT_GPU_PATH=descriptors, messages
 path-host                    2  60  6  by_path host                                   # WEFT_GPU_PATH=host
@@ -148,16 +151,21 @@ drop-in-graphs               2  60  5  drop_in 8,1M,256M -n 20 -G 20            
 drop-in-registered           2  60  5  drop_in 8,1M,256M -n 20 -R 1                   # all-reduce through Weft's libnccl.so.2, registered
 nccl-tests                   3 200 60  nccl_tests                                     # nccl-tests' programs on Weft's libnccl.so.2
 torch                        3 300 95  torch_tests                                    # the backend of torch.distributed, tensors of CUDA devices
+gpus-multicast-half          2  60 10  by_switch staged,window gpus_processes all_reduce 64K,1M,32M -n 20 -d half  # all-reduce of float16 by the switch
+gpus-multicast-bfloat16      2  60 10  by_switch staged,window gpus_processes all_reduce 64K,1M,32M -n 20 -d bfloat16  # all-reduce of bfloat16 by the switch
+gpus-multicast-double        2  60 10  by_switch staged,window gpus_processes all_reduce 64K,1M,32M -n 20 -d double  # all-reduce of float64 by the switch
+gpus-multicast-fp8           2  60 10  capability 10 by_switch staged,window gpus_processes all_reduce 64K,1M,32M -n 20 -d f8e4m3  # all-reduce of fp8 by the switch
+gpus-multicast-max           2  60  8  by_switch window gpus_processes all_reduce 64K,1M,32M -n 20 -d int64 -o max  # maxima of int64 by the switch
 gpus-all_gather              2  60  6  gpus_threads all_gather 64..256M -n 20         # all-gather
 gpus-reduce_scatter          2  60  6  gpus_threads reduce_scatter 64..256M -n 20     # reduce-scatter
 gpus-broadcast               2  60  6  gpus_threads broadcast 8..256M -n 20           # broadcast
 gpus-alltoall                2  60  6  gpus_threads alltoall 64..256M -n 20           # all-to-all
 gpus-sendrecv                2  60  6  gpus_threads sendrecv 8..256M -n 20            # messages around a ring
-gpus-all_gather-registered   2  60  6  gpus_processes all_gather 64..256M -n 20 -R 1  # all-gather, registered
-gpus-reduce_scatter-registered  2  60  6  gpus_processes reduce_scatter 64..256M -n 20 -R 1  # reduce-scatter, registered
-gpus-broadcast-registered    2  60  6  gpus_processes broadcast 8..256M -n 20 -R 1    # broadcast, registered
-gpus-alltoall-registered     2  60  6  gpus_processes alltoall 64..256M -n 20 -R 1    # all-to-all, registered
-gpus-sendrecv-registered     2  60  6  gpus_processes sendrecv 8..256M -n 20 -R 1     # messages around a ring, registered
+gpus-all_gather-registered   2  60  6  registered gpus_processes all_gather 64..256M -n 20 -R 1  # all-gather, registered
+gpus-reduce_scatter-registered  2  60  6  registered gpus_processes reduce_scatter 64..256M -n 20 -R 1  # reduce-scatter, registered
+gpus-broadcast-registered    2  60  6  registered gpus_processes broadcast 8..256M -n 20 -R 1    # broadcast, registered
+gpus-alltoall-registered     2  60  6  registered gpus_processes alltoall 64..256M -n 20 -R 1    # all-to-all, registered
+gpus-sendrecv-registered     2  60  6  registered gpus_processes sendrecv 8..256M -n 20 -R 1     # messages around a ring, registered
 TABLE
 }
 perf_programs=(perf/{all_reduce,all_gather,reduce_scatter,broadcast,reduce,alltoall,gather,scatter,sendrecv,pingpong,alltoallv,put}_perf)
@@ -370,6 +378,11 @@ driver_test() {
     esac
     with WEFT_TEST_SMALL=1 run_cases "$build/tests/device/real_$1" "$filter"
 }
+# at_least GPUS COMMAND...
+at_least() {
+    [ "$gpus" -ge "$1" ] || { not_here "there are $gpus GPUs"; return; }
+    "${@:2}"
+}
 repeats() {
     local calls=$1
     [ -z "$small" ] || calls=200
@@ -381,11 +394,59 @@ sanitizer() {
     [ -x "$program" ] || program=$(command -v compute-sanitizer) || { not_here "no compute-sanitizer was found"; return; }
     with WEFT_TEST_SMALL=1 run_cases "$program" --tool "$1" --error-exitcode 1 --print-limit 20 "$build/$2" "${@:3}"
 }
-# The log proves which path was used. Threads use pointers on every path.
+# The log proves which path was used: a time of another path must not stand in the table.
+says() { grep -qE "$1" "$log" || { echo "it does not say \`$1\`" >>"$log"; rows=; return 1; }; }
+never_says() { ! grep -qE "$1" "$log" || { echo "it says \`$1\`" >>"$log"; rows=; return 1; }; }
+# Threads use pointers on every path.
 by_path() {
     local -A words=([descriptors]="mapped by file descriptors" [host]="goes through the host's" [copies]="copied to the host's and back")
-    with "WEFT_GPU_PATH=$1" WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=INIT processes 2 all_reduce 8,64K,16M -n 5 || return
-    grep -q "${words[$1]}" "$log" || { echo "it does not say \`${words[$1]}\`" >>"$log"; return 1; }
+    with "WEFT_GPU_PATH=$1" WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=INIT processes 2 all_reduce 8,64K,16M -n 5 && says "${words[$1]}"
+}
+# by_switch PLACES COMMAND...: PLACES of the buffers, separated by commas: staged, buffer (registered) or window. Each is
+# a run of COMMAND.
+by_switch() {
+    local place refused subject=$title used="the switch reduces and hands out messages, through"
+    local -A options=([buffer]="-R 1" [window]="-R 2") what=([staged]="staged" [buffer]="registered buffers" [window]="symmetric windows")
+    for place in ${1//,/ }; do
+        local title="$subject, ${what[$place]}"
+        # shellcheck disable=SC2086
+        with WEFT_GPU_MULTICAST=3 WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=INIT,MEM "${@:2}" ${options[$place]:-} || return
+        if ! grep -q "$used" "$log"; then
+            rows=
+            refused=$(sed -n 's/.*the switch does not reduce and hand out messages of device memory: //p' "$log" | head -n 1)
+            # A driver says one of these in a virtual machine, or without the fabric manager. Others are failures.
+            if [ -z "$refused" ] || [[ $refused =~ SYSTEM_NOT_READY|NOT_SUPPORTED|NOT_PERMITTED ]]; then
+                not_here "${refused:-the GPUs have no switch that reduces}"
+                return
+            fi
+            says "$used"
+            return
+        fi
+        [ "$place" != staged ] || continue
+        never_says "(cannot|does not) lie behind the switch" || return
+        # The small form is too short to wait until a registered buffer lies there.
+        [ "$place" = buffer ] && [ -n "$small" ] || says "$place .* lies behind the switch" || return
+    done
+}
+# capability MAJOR COMMAND...: for GPUs of this compute capability alone.
+capability() {
+    grep -qE "^  device 0 .*sm_$1[0-9]( |,|$)" "$logs/machine.log" || { not_here "no compute capability $1"; return; }
+    "${@:2}"
+}
+# by_engines COMMAND...: a call that copy engines decline says why. In the small form, a loaded machine may map too late.
+by_engines() {
+    with WEFT_GPU_BLOCK_POLICY=1 WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=COLL "$@" || return
+    if grep -q "although blockPolicy is zero: .* has no 64-bit stream memory operations" "$log"; then
+        rows=
+        not_here "no 64-bit stream memory operations"
+        return
+    fi
+    [ -n "$small" ] || never_says "kernels move the data although blockPolicy is zero"
+}
+# registered COMMAND...: the other processes have mapped the buffers.
+registered() {
+    with WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=MEM "$@" || return
+    never_says "cannot map what rank|are not mapped by others|cannot be registered|cannot register"
 }
 # nccl_run PROGRAM WHAT OPTIONS...: a run with Weft or with NCCL.
 nccl_run() {

@@ -39,6 +39,7 @@ int running_blocks(int) {
 void* make_context(int) { throw untold("a context"); }
 void destroy_context(void*) {}
 int streams_destroyed_early() { throw untold("streams"); }
+int uses_of_destroyed_streams() { return 0; }
 int last_blocks() { throw untold("blocks"); }
 int last_priority() { throw untold("a priority"); }
 

@@ -365,6 +365,7 @@ CUresult cuMemExportToShareableHandle(void* to, CUmemGenericAllocationHandle han
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* from,
                                         CUmemAllocationHandleType type) {
     FAKE_ENTER(MemImportFromShareableHandle);
+    FAKE_CURRENT(context);  // a real driver may need one, which CUDA does not say
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && type != CU_MEM_HANDLE_TYPE_FABRIC)
         return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(world().mutex);

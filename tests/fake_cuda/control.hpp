@@ -67,6 +67,8 @@ void* make_context(int device);
 void destroy_context(void* context);
 // How many streams have been destroyed while they had work to do, which goes on.
 int streams_destroyed_early();
+// How often a function was given the handle of a destroyed stream, for which CUDA defines no behaviour.
+int uses_of_destroyed_streams();
 // Of the kernel launched last.
 int last_blocks();
 // Of the kernel launched last; INT_MIN: its stream's.

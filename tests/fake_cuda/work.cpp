@@ -105,7 +105,10 @@ CUresult find_stream(CUstream handle, Context* context, std::shared_ptr<Stream>&
         return CUDA_SUCCESS;
     }
     const auto found = all.streams.find(handle);
-    if (found == all.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
+    if (found == all.streams.end()) {
+        all.destroyed_uses += std::count(all.spare_handles.begin(), all.spare_handles.end(), handle) > 0;
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
     stream = found->second;
     return CUDA_SUCCESS;
 }

@@ -326,6 +326,11 @@ int streams_destroyed_early() {
     return world().destroyed_early;
 }
 
+int uses_of_destroyed_streams() {
+    std::lock_guard lock(world().mutex);
+    return world().destroyed_uses;
+}
+
 int running_blocks(int device) { return world().devices[size_t(device)]->multiprocessors->running(); }
 
 void* make_context(int device) {

@@ -100,6 +100,7 @@ struct World {
     std::set<std::shared_ptr<Capture>> captures;
     uint64_t next_id = 1;
     int destroyed_early = 0;  // streams
+    int destroyed_uses = 0;   // of handles of destroyed streams
 };
 World& world();
 

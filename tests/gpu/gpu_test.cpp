@@ -329,9 +329,14 @@ TEST_CASE("kernels run on a multicast object of one device, if the driver makes 
                                        {weftUint64, weftMin},
                                        {weftInt8, weftBand},
                                        {weftUint32, weftBor},
-                                       {weftInt64, weftBxor}})
+                                       {weftInt64, weftBxor},
+                                       {weftFloat8e4m3, weftSum},
+                                       {weftFloat8e5m2, weftMax}})
             for (const size_t count : {size_t(1), size_t(999), size_t(5001)}) {
                 if (op != weftSum && !facts_of(collective).reduces) continue;
+                // Only the family of compute capability 10 has the instructions.
+                const bool fp8 = type == weftFloat8e4m3 || type == weftFloat8e5m2;
+                if (fp8 && gpu.properties.sm / 10 != 10) continue;
                 Call call = call_of(type, op, collective);
                 if (facts_of(collective).rooted) call.root = 0;
                 call.inputs.push_back(reference::mild(type, count, random));

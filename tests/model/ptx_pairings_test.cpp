@@ -180,8 +180,8 @@ Program reuse(Fault fault, Order read, Order told, Order written) {
 }
 
 // Two messages of steps or p2p to a peer on another host: a kernel fills a pinned slot, and the proxy takes it. Reports of
-// failures, RankFlags' words for the host and the counts of waits have the same shape. The proxy misses the slot, or the
-// length that the releasing thread has written.
+// failures and of the ends of blocks, RankFlags' words for the host and the counts of waits have the same shape. The proxy
+// misses the slot, or the length that the releasing thread has written.
 Program to_proxy(Fault fault, bool length) {
     Program program;
     const Teller kernel(program, block_of(0));

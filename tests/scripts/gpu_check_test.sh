@@ -15,7 +15,8 @@ fail() {
     exit 1
 }
 
-# One program under all names. FAKE_FAIL, FAKE_HANG, FAKE_EMPTY match calls that fail, do not end, find no test.
+# One program under all names. FAKE_FAIL, FAKE_HANG, FAKE_EMPTY match calls that fail, do not end, find no test. FAKE_SAYS:
+# lines of a benchmark's log. FAKE_SM: of the GPU. FAKE_SECOND: there is another GPU.
 fake=$folder/fake
 cat >"$fake" <<'TEXT'
 #!/usr/bin/env bash
@@ -24,7 +25,7 @@ case "$name $1" in
     "gpu_present "*) echo "skipped: no driver"; exit "${FAKE_PRESENT:-0}" ;;
     "nproc "*) echo 16; exit ;;
     "nvcc "*) echo "Cuda compilation tools, release 13.0, V13.0.48"; exit ;;
-    "weft info") printf 'GPUs\n  CUDA driver   for CUDA 13.0, libcuda.so.1\n  device code   for sm 90\n  device 0      %s, sm_90\n' "${FAKE_GPU:-Fake}"; exit ;;
+    "weft info") printf 'GPUs\n  CUDA driver   for CUDA 13.0, libcuda.so.1\n  device code   for sm 90\n  device 0      %s, sm_%s, 16 multiprocessors\n' "${FAKE_GPU:-Fake}" "${FAKE_SM:-90}"; [ -z "${FAKE_SECOND:-}" ] || echo "  device 1      Fake, sm_90, 16 multiprocessors"; exit ;;
     "weft run") shift 3; [ "$1" != --bind ] || shift 2; exec "$@" ;;
     "compute-sanitizer "*) echo "$name $*" >>"$FAKE_CALLS"; shift 6; exec "$@" ;;
 esac
@@ -33,6 +34,7 @@ if [[ -n ${FAKE_FAIL:-} && "$name $*" =~ $FAKE_FAIL ]]; then exit 3; fi
 if [[ -n ${FAKE_HANG:-} && "$name $*" =~ $FAKE_HANG ]]; then exec sleep 100; fi
 if [[ -n ${FAKE_EMPTY:-} && "$name $*" =~ $FAKE_EMPTY ]]; then echo "No test cases matched '$1'"; exit 0; fi
 echo "# Collective test starting: $name"
+[[ $name != *_perf || -z ${FAKE_SAYS:-} ]] || echo "$FAKE_SAYS"
 echo "  8 2 float sum -1 10.5 0 0 0 9 0 0 0"
 echo "  268435456 67108864 float sum -1 1000.0 0 0 0 9 0 0 0"
 case "$*" in *copy*) echo "result: device copy, read and written|2000 GB/s||" ;; esac
@@ -42,7 +44,7 @@ TEXT
 chmod +x "$fake"
 build=$folder/build
 mkdir -p "$build"/{tests/gpu,tests/device,tools,perf,src/nccl} "$folder/bin" "$folder/toolkit/bin"
-for program in tests/gpu/gpu_present tests/gpu/gpu_test tests/device/real_device_test tests/device/real_device_collectives_test tools/weft perf/all_reduce_perf_nccl; do
+for program in tests/gpu/gpu_present tests/gpu/gpu_test tests/device/real_device_test tests/device/real_device_collectives_test tests/device/real_device_crossing_test tools/weft perf/all_reduce_perf_nccl; do
     ln -s "$fake" "$build/$program"
 done
 for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put; do ln -s "$fake" "$build/perf/${program}_perf"; done
@@ -127,6 +129,50 @@ check --no-build --only smoke --output "$folder/output"
 stage smoke-put passed,
 FAKE_EMPTY='^(gpu_test|real_device_test)' check --no-build --fresh --only '^(copy|calls|memcheck)$'
 for name in copy calls memcheck; do stage "$name" "failed with status 1"; done  # no test has run
+
+# Stages of one path: the log must prove it. Otherwise no time is printed.
+says() { FAKE_SECOND=1 FAKE_SAYS=$1 check --no-build --fresh --only "^$2\$"; }
+timed() { grep -q "^  .* as processes .*10.5 us" "$folder/results"; }
+refused="the switch does not reduce and hand out messages of device memory: bind:"
+used="the switch reduces and hands out messages, through 16 bytes of each device"
+says "" gpus-multicast
+stage gpus-multicast "not here: the GPUs have no switch that reduces"
+says "$refused CUDA_ERROR_SYSTEM_NOT_READY (802)" gpus-multicast
+stage gpus-multicast "not here: bind: CUDA_ERROR_SYSTEM_NOT_READY"
+timed && fail "a time without the switch stands under its name"
+says "$refused CUDA_ERROR_INVALID_VALUE (1)" gpus-multicast
+stage gpus-multicast "failed with status 1"
+says "$used" gpus-multicast
+stage gpus-multicast passed
+timed || fail "no time of the switch"
+for place in "gpus-multicast-windows window" "gpus-multicast-registered registered buffer"; do
+    says "$used" "${place%% *}"
+    stage "${place%% *}" "failed with status 1"
+    says "$used"$'\n'"${place#* } 1 cannot lie behind the switch: refused" "${place%% *}"
+    stage "${place%% *}" "failed with status 1"
+    timed && fail "a staged time stands under ${place#* }"
+    says "$used"$'\n'"${place#* } 1 of 16 bytes lies behind the switch" "${place%% *}"
+    stage "${place%% *}" passed
+done
+says "$used"$'\n'"window 1 of 16 bytes lies behind the switch" gpus-multicast-half
+stage gpus-multicast-half passed
+for place in staged "symmetric windows"; do grep -q "^  all-reduce of float16 by the switch, $place, 2 GPUs" "$folder/results" || fail "no result: $place"; done
+says "$used"$'\n'"window 1 of 16 bytes lies behind the switch" gpus-multicast-fp8
+stage gpus-multicast-fp8 "not here: no compute capability 10"
+FAKE_SM=103 says "$used"$'\n'"window 1 of 16 bytes lies behind the switch" gpus-multicast-fp8
+stage gpus-multicast-fp8 passed
+declined="kernels move the data although blockPolicy is zero: rank 1"
+says "" gpus-engines
+stage gpus-engines passed
+says "$declined has no 64-bit stream memory operations" gpus-engines
+stage gpus-engines "not here: no 64-bit stream memory operations"
+says "$declined has few hardware queues (WEFT_GPU_QUEUES)" gpus-engines
+stage gpus-engines "failed with status 1"
+says "" gpus-registered
+stage gpus-registered passed
+says "cannot map what rank 1 has registered, so messages are staged: refused" gpus-registered
+stage gpus-registered "failed with status 1"
+timed && fail "a staged time stands under registered buffers"
 
 # Files: results of several runs, and a stage's output.
 check --no-build --only '^copy$' --output "$folder/output"

@@ -48,6 +48,8 @@ Result<MulticastObject> MulticastObject::create(const Context& context, int devi
 Result<MulticastObject> MulticastObject::import(const Context& context, const UnsharedFd& descriptor, size_t bytes) {
     const Driver& driver = context.driver();
     WEFT_TRY(driver.need(has_functions(driver), "cuMulticastCreate"));
+    ContextScope scope(context);
+    WEFT_TRY(scope.take_status());
     MulticastObject object;
     void* const number = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor.number()));
     WEFT_TRY(driver.check(

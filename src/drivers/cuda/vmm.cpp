@@ -105,6 +105,8 @@ Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, cons
 Result<VmmMemory> VmmMemory::import(const Context& context, std::span<const UnsharedFd> descriptors,
                                     std::span<const uint64_t> bytes) {
     const Driver& driver = context.driver();
+    ContextScope scope(context);
+    WEFT_TRY(scope.take_status());
     VmmMemory memory;
     memory.driver_ = &driver;
     for (size_t i = 0; i < descriptors.size(); ++i) {
@@ -122,6 +124,8 @@ Result<VmmMemory> VmmMemory::import(const Context& context, std::span<const Unsh
 
 Result<VmmMemory> VmmMemory::import_fabric(const Context& context, const FabricHandle& from, size_t bytes) {
     const Driver& driver = context.driver();
+    ContextScope scope(context);
+    WEFT_TRY(scope.take_status());
     CUmemFabricHandle fabric_handle;
     static_assert(sizeof fabric_handle == sizeof from);
     memcpy(&fabric_handle, from.data(), sizeof fabric_handle);

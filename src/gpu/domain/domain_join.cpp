@@ -11,7 +11,7 @@ namespace weft::internal::cuda {
 Status DomainJoin::begin() {
     if (!obstacle_.empty()) return {error::gpu_peer_access, obstacle_};
     WEFT_TRY(memory_.begin());
-    WEFT_TRY(order_.begin(memory_.shared_abort_flag()));
+    WEFT_TRY(order_.begin(memory_.shared_abort_flag(), memory_.reports().ended));
     return test_.begin();
 }
 

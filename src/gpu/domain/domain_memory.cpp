@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "src/gpu/domain/launch_order.hpp"
+
 namespace weft::internal::cuda {
 
 DomainMemory::DomainMemory(const DomainRanks& ranks, std::shared_ptr<const KernelSet> kernels, Connections connections)
@@ -75,14 +77,17 @@ std::vector<std::byte> DomainMemory::programs() const {
         {reinterpret_cast<std::byte*>(host_.remote.address()), sent_.for_kernels(), received_.for_kernels()});
 }
 
+uint32_t* DomainMemory::ended() const {
+    return reinterpret_cast<uint32_t*>(host_.reports.address() + offsetof(HostReports, ended));
+}
+
 void DomainMemory::bind(KernelArguments& arguments) const {
     arguments.rank = ranks_.rank;
     arguments.ranks = ranks_.count;
     arguments.abort = abort_;
     arguments.report = reinterpret_cast<FailureReport*>(host_.reports.address() + offsetof(HostReports, report));
     arguments.own = own_flags();
-    if (ranks_.several_hosts())
-        arguments.ended = reinterpret_cast<uint32_t*>(host_.reports.address() + offsetof(HostReports, ended));
+    if (ranks_.several_hosts() || LaunchOrder::defers()) arguments.ended = ended();
     if (fabric_.works) return fabric_.bind(arguments);
     arguments.domain = !ranks_.several_hosts();
     for (int peer = 0; arguments.domain && peer < ranks_.count; ++peer) {
@@ -118,6 +123,7 @@ void DomainMemory::bind_waiting(Arguments& arguments) const {
     arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostReports, report));
     arguments.block_waits = reinterpret_cast<BlockWait*>(words + offsetof(HostReports, block_waits));
     arguments.own = own_flags();
+    if (LaunchOrder::defers()) arguments.ended = ended();
 }
 
 void DomainMemory::bind(MessageArguments& arguments) const {
@@ -129,7 +135,7 @@ void DomainMemory::bind(MessageArguments& arguments) const {
     for (const int peer : ranks_.members)
         arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + layout_.messages);
     if (ranks_.remote.empty()) return;
-    arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostReports, ended));
+    arguments.ended = ended();
     std::byte* const remote = reinterpret_cast<std::byte*>(host_.remote.address()) + connections_.remote_words_bytes();
     for (size_t i = 0; i < ranks_.remote.size(); ++i) {
         arguments.remote.ranks.add(ranks_.remote[i]);

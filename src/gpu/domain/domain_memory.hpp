@@ -69,6 +69,7 @@ class DomainMemory {
 
   private:
     // This rank's, as all its kernels use them.
+    uint32_t* ended() const;  // for kernels: HostReports::ended
     RankFlags* own_flags() const {
         return reinterpret_cast<RankFlags*>((fabric_.works ? fabric_.bases : bases_)[size_t(ranks_.rank)]);
     }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -17,10 +18,12 @@ constexpr int usual_queues = 8;                    // hardware queues of a proce
 
 }  // namespace
 
-Status LaunchOrder::begin(std::shared_ptr<SharedAbortFlag> last_launches) {
+bool LaunchOrder::defers() { return options().gpu_queues < usual_queues; }
+
+Status LaunchOrder::begin(std::shared_ptr<SharedAbortFlag> last_launches, const uint32_t* ended) {
     last_launches_ = std::move(last_launches);
-    // A program that sets fewer hardware queues than usual has streams that share them.
-    deferring_ = options().gpu_queues < usual_queues;
+    ended_ = ended;
+    deferring_ = defers();
     for (auto* event : {&done_, &captured_done_}) {
         auto made = Event::create(kernels_.context());
         if (!made) return made.take_status();
@@ -59,11 +62,18 @@ Result<bool> LaunchOrder::record_deferred() const {
     const uint64_t launched = newest_.number.load(std::memory_order_acquire);
     if (recorded_.load(std::memory_order_relaxed) == launched) return true;
     const CUstream stream = newest_.stream.load(std::memory_order_relaxed);
-    const auto facts = describe_stream(kernels_.driver(), stream);
-    // Its calls had ended when the stream was destroyed: the program promises that in deferred mode.
-    const bool exists = facts && facts->id == newest_.stream_id.load(std::memory_order_relaxed);
-    if (exists && facts->capturing) return false;
-    if (exists) WEFT_TRY(done_->record(stream));
+    const auto captured = [&]() -> std::optional<bool> {
+        const auto facts = describe_stream(kernels_.driver(), stream);
+        // Without such a stream, its calls had ended when it was destroyed: the program promises that in deferred mode.
+        if (!facts || facts->id != newest_.stream_id.load(std::memory_order_relaxed)) return std::nullopt;
+        return facts->capturing;
+    };
+    if (const auto before = captured()) {
+        if (*before) return false;
+        WEFT_TRY(done_->record(stream));
+        // Another thread may have begun a capture before the record, which would then be a node of its graph.
+        if (captured().value_or(false)) return false;
+    }
     recorded_.store(launched, std::memory_order_release);
     return true;
 }
@@ -90,7 +100,9 @@ Status LaunchOrder::order(CUstream stream, const StreamFacts& facts) {
     if (launched == 0 ||
         (newest_.stream_id.load(std::memory_order_relaxed) == facts.id && stream != CU_STREAM_PER_THREAD))
         return ok();
-    if (recorded_.load(std::memory_order_acquire) != launched) {
+    deferring_ = false;
+    if (recorded_.load(std::memory_order_relaxed) != launched) {
+        if (reported()) return ok();
         auto recorded = record_deferred();
         if (!recorded) return recorded.take_status();
         if (!*recorded)
@@ -99,7 +111,6 @@ Status LaunchOrder::order(CUstream stream, const StreamFacts& facts) {
                 "the communicator's call before was on another stream, which is captured now, so that this call "
                 "cannot wait for it: end the capture first, or set WEFT_GPU_QUEUES=8");
     }
-    deferring_ = false;
     return wait(*done_);
 }
 
@@ -133,12 +144,19 @@ LaunchOrder::LaunchState LaunchOrder::state() const {
     // The caller, such as the service thread, may have no context or another one current.
     const ContextScope scope(kernels_.context());
     const RelaxedCapture relaxed(kernels_.driver());
-    if (recorded_.load(std::memory_order_acquire) != newest_.number.load(std::memory_order_acquire)) {
+    const bool follows = recorded_.load(std::memory_order_acquire) == newest_.number.load(std::memory_order_acquire);
+    const bool reports = !follows && defers();
+    if (reports && reported()) return LaunchState::ended;
+    const bool report_comes = reports && !ranks_.segment->aborted();
+    if (!follows && !report_comes) {
         const auto recorded = record_deferred();
         if (recorded && !*recorded) return LaunchState::unknown;
     }
-    const auto done = done_->done();
-    return done && !*done ? LaunchState::running : LaunchState::ended;  // nothing runs in a lost context
+    const CUresult result = kernels_.driver().EventQuery(done_->handle());
+    // Nothing runs in a lost context.
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_CAPTURED_EVENT)
+        return LaunchState::ended;
+    return report_comes || result == CUDA_ERROR_NOT_READY ? LaunchState::running : LaunchState::ended;
 }
 
 void LaunchOrder::finish() const {

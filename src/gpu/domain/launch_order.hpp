@@ -3,8 +3,9 @@
 //
 // An event follows each launch, so that later calls on other streams, and the host, can wait for it. An event also holds
 // up what comes after it in its hardware queue, and so the kernels of other communicators. In deferred mode no event
-// follows until a second stream appears, or the host asks whether the kernels have ended. Then it is recorded in the
-// stream of the newest launch, which must still exist.
+// follows until a second stream appears while the newest launch runs. Then it is recorded in the stream of that launch,
+// which must still exist. Each kernel reports its end to the host (kernel_end.hpp), so that the host asks no stream that
+// the user may have destroyed, or captures. Kernels that fail do not report: after an abort the stream is asked.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "src/gpu/domain/kernel_set.hpp"
 #include "src/gpu/domain/launch_chain.hpp"
 #include "src/gpu/domain/pinned_pages.hpp"
+#include "src/gpu/kernels/kernel_end.hpp"
 
 namespace weft::internal::cuda {
 
@@ -23,8 +25,11 @@ class LaunchOrder {
   public:
     // `ranks` and `kernels` must outlive this object.
     LaunchOrder(const DomainRanks& ranks, const KernelSet& kernels) : ranks_(ranks), kernels_(kernels) {}
-    // Called once, while the domain is made. `last_launches`: of the ranks of this process.
-    Status begin(std::shared_ptr<SharedAbortFlag> last_launches);
+    // Whether this process has fewer hardware queues than usual, so that streams share them. Communicators then begin in
+    // deferred mode, and the last kernel of each call must report its end.
+    static bool defers();
+    // Called once, while the domain is made. `last_launches`: of the ranks of this process. `ended`: of HostReports.
+    Status begin(std::shared_ptr<SharedAbortFlag> last_launches, const uint32_t* ended);
     // The launches of other communicators of this process on the device come in between; null: they do not matter.
     void set_chain(std::shared_ptr<LaunchChain> chain) { chain_ = std::move(chain); }
     // Destroys the events; their context must be current.
@@ -40,8 +45,12 @@ class LaunchOrder {
     // Called before and after each launch. `stream` may be CU_STREAM_PER_THREAD, another stream in each thread.
     Status order(CUstream stream, const StreamFacts& facts);
     Status note(CUstream stream, const StreamFacts& facts);
-    // Whether a directly launched kernel is still running, or may be: in deferred mode nobody can tell while its stream
-    // is captured. Thread-safe.
+    // Called before note(): a kernel that has been launched directly reports its end.
+    void will_report(uint32_t launch, uint32_t blocks) {
+        newest_.reporting.store(reporting_launch(launch, blocks), std::memory_order_relaxed);
+    }
+    // Whether a directly launched kernel is still running, or may be: in deferred mode nobody can tell after an abort while
+    // its stream is captured. Thread-safe.
     bool working() const { return state() != LaunchState::ended; }
     // Whether launches were captured: their graphs may be replayed at any time. Thread-safe.
     bool captured() const { return captured_.load(std::memory_order_relaxed); }
@@ -54,6 +63,8 @@ class LaunchOrder {
     LaunchState state() const;
     // Records the event behind the newest launch if none follows it yet. False: its stream is captured. Thread-safe.
     Result<bool> record_deferred() const;
+    // Whether the newest launch has reported its end. Thread-safe.
+    bool reported() const { return has_ended(ended_, newest_.reporting.load(std::memory_order_acquire)); }
     Status note_direct(CUstream stream, const StreamFacts& facts);
 
     const DomainRanks& ranks_;
@@ -62,10 +73,11 @@ class LaunchOrder {
     std::shared_ptr<LaunchChain> chain_;
     std::shared_ptr<Event> done_;           // after the launch with the number `recorded_`
     std::shared_ptr<Event> captured_done_;  // after the newest launch of the capture `capture_`
-    bool deferring_ = false;                // until a second stream appears
+    const uint32_t* ended_ = nullptr;
+    bool deferring_ = false;  // until a second stream appears
     // The newest direct launch. `number` is written (release) after the others; 0: there was none.
     struct NewestLaunch {
-        std::atomic<uint64_t> stream_id{0}, number{0};
+        std::atomic<uint64_t> stream_id{0}, number{0}, reporting{0};  // reporting: as reporting_launch()
         std::atomic<CUstream> stream{nullptr};
     } newest_;
     mutable std::mutex recording_;               // a thread records a deferred event

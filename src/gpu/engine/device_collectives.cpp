@@ -163,7 +163,7 @@ Status DeviceCollectives::launch(const DeviceCall& call) {
         LaunchShape shape = it.shape;
         shape.priority = priority;
         return it.plan.steps >= 0 ? launcher_.enqueue_served(*it.kernel, shape, call.stream, a)
-                                  : launcher_.enqueue(*it.kernel, shape, call.stream, &a);
+                                  : launcher_.enqueue_last(*it.kernel, shape, call.stream, a);
     });
 }
 
@@ -209,7 +209,7 @@ Status DeviceCollectives::launch_coalesced(std::span<const DeviceCall> calls) {
         a.timeout_ns = launcher_.timeout_of(calls[0].settings);
         a.batched = table_.table();
         a.batched_count = int32_t(batched.size());
-        return launcher_.enqueue(*first.kernel, shape, stream, &a);
+        return launcher_.enqueue_last(*first.kernel, shape, stream, a);
     });
 }
 

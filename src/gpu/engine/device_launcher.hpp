@@ -44,17 +44,26 @@ class DeviceLauncher {
         return gpu_.domain->launches().note(on, facts_);
     }
     Status enqueue(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, void* stream, void* arguments) const;
-    // A kernel that the proxy serves, if there is one. Arguments: of collectives or of messages.
+    // The last kernel of a call, which reports its end if `arguments` say so.
+    template <class Arguments>
+    Status enqueue_last(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, void* stream,
+                        Arguments& arguments) const {
+        // A replay would report again that an old launch has ended.
+        uint32_t* const ended = arguments.ended;
+        if (facts_.capturing) arguments.ended = nullptr;
+        const bool reports = arguments.ended != nullptr;
+        Status enqueued = enqueue(kernel, shape, stream, &arguments);
+        arguments.ended = ended;
+        WEFT_TRY(std::move(enqueued));
+        if (reports) gpu_.domain->launches().will_report(arguments.launch, shape.blocks);
+        return ok();
+    }
+    // The same for a kernel that the proxy serves, if there is one. Arguments: of collectives or of messages.
     template <class Arguments>
     Status enqueue_served(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, void* stream,
                           Arguments& arguments) const {
         if (gpu_.network) gpu_.network->launching(facts_.capturing, arguments.launch, shape.blocks);
-        // A replay would report again that an old launch has ended.
-        uint32_t* const ended = arguments.ended;
-        if (facts_.capturing) arguments.ended = nullptr;
-        Status enqueued = enqueue(kernel, shape, stream, &arguments);
-        arguments.ended = ended;
-        WEFT_TRY(std::move(enqueued));
+        WEFT_TRY(enqueue_last(kernel, shape, stream, arguments));
         if (gpu_.network) gpu_.network->launched();
         return ok();
     }

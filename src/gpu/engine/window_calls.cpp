@@ -117,7 +117,7 @@ Status WindowCalls::launch(const DeviceAccess& access) {
         arguments_.timeout_ns = launcher_.timeout_of(access.settings);
         arguments_.bytes = 0;
         arguments_.signal = -1;
-        arguments_.wait_count = 0;
+        arguments_.waits.count = 0;
         return call.kind == OneSidedCall::RmaOp::wait
                    ? enqueue_waits(shape, access.stream)
                    : enqueue_transfer(call, shape, access.stream,
@@ -129,12 +129,12 @@ Status WindowCalls::enqueue_waits(const LaunchShape& shape, void* stream) {
     AccessArguments& a = arguments_;
     for (size_t first = 0; first < waits_.size(); first += signal_waits_max) {
         a.launch = launcher_.next_launch();
-        a.wait_count = int32_t(std::min(waits_.size() - first, size_t(signal_waits_max)));
-        for (int i = 0; i < a.wait_count; ++i) {
+        a.waits.count = int32_t(std::min(waits_.size() - first, size_t(signal_waits_max)));
+        for (int i = 0; i < a.waits.count; ++i) {
             const SignalWait& wait = waits_[first + size_t(i)];
-            a.waits[i] = {wait.peer, wait.signal, wait.count};
+            a.waits.each[i] = {wait.peer, wait.signal, wait.count};
         }
-        WEFT_TRY(launcher_.enqueue(gpu_.kernels().access(), shape, stream, &a));
+        WEFT_TRY(launcher_.enqueue_last(gpu_.kernels().access(), shape, stream, a));
     }
     return ok();
 }
@@ -153,7 +153,7 @@ Status WindowCalls::enqueue_transfer(const OneSidedCall& call, LaunchShape shape
         shape.blocks = unsigned(std::clamp<uint64_t>(call.bytes / bytes_of_block, 1, uint64_t(blocks_max)));
     }
     a.launch = launcher_.next_launch();
-    return launcher_.enqueue(gpu_.kernels().access(), shape, stream, &a);
+    return launcher_.enqueue_last(gpu_.kernels().access(), shape, stream, a);
 }
 
 }  // namespace weft::internal

@@ -5,6 +5,7 @@
 #pragma once
 #include "src/gpu/kernels/access_arguments.hpp"
 #include "src/gpu/kernels/kernel_barrier.hpp"
+#include "src/gpu/kernels/kernel_end.hpp"
 #include "src/gpu/kernels/reduce.hpp"
 
 namespace weft::internal::cuda {
@@ -18,7 +19,7 @@ class AccessKernel {
         if (!begin()) return;
         if (a_.bytes != 0) copy();
         if (a_.signal >= 0) raise();
-        if (a_.wait_count != 0 && await()) take();
+        if (a_.waits.count != 0 && await()) take();
     }
 
   private:
@@ -76,8 +77,9 @@ class AccessKernel {
         Wait wait{0, 0};
         int next = team_.thread;
         for (;;) {
-            while (next < a_.wait_count && received(a_.waits[next]) >= a_.waits[next].wanted) next += team_.threads;
-            if (!team_.any(next < a_.wait_count)) break;
+            while (next < a_.waits.count && received(a_.waits.each[next]) >= a_.waits.each[next].wanted)
+                next += team_.threads;
+            if (!team_.any(next < a_.waits.count)) break;
             ++turns;
             const bool looking = (turns & (turns_to_poll - 1)) == 0;
             if (looking && first()) wait = poll(*this, turns, wait);
@@ -88,8 +90,8 @@ class AccessKernel {
         return true;
     }
     WEFT_DEVICE void take() const {
-        for (int i = team_.thread; i < a_.wait_count; i += team_.threads)
-            a_.signals[a_.rank][a_.waits[i].peer].consumed[a_.waits[i].signal] += a_.waits[i].wanted;
+        for (int i = team_.thread; i < a_.waits.count; i += team_.threads)
+            a_.signals[a_.rank][a_.waits.each[i].peer].consumed[a_.waits.each[i].signal] += a_.waits.each[i].wanted;
     }
 
     WEFT_DEVICE void publish(const RankBits& missing) const {
@@ -108,8 +110,8 @@ class AccessKernel {
         RankBits ranks;
         int missing = 0;
         SignalReport lacking{};
-        for (int i = a_.wait_count - 1; i >= 0; --i) {
-            const AccessWait& awaited = a_.waits[i];
+        for (int i = a_.waits.count - 1; i >= 0; --i) {
+            const AccessWait& awaited = a_.waits.each[i];
             const uint64_t there = received(awaited);
             if (there >= awaited.wanted) continue;
             ranks.add(awaited.peer);
@@ -150,6 +152,9 @@ class AccessKernel {
     RankFlags& own_;
 };
 
-WEFT_DEVICE void access(const Team& team, const AccessArguments& arguments) { AccessKernel(team, arguments).run(); }
+WEFT_DEVICE void access(const Team& team, const AccessArguments& arguments) {
+    AccessKernel(team, arguments).run();
+    report_end(team, arguments);
+}
 
 }  // namespace weft::internal::cuda

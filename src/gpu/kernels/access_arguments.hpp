@@ -28,12 +28,17 @@ struct AccessWait {
     int32_t peer, signal;
     uint64_t wanted;
 };
+struct AccessWaits {
+    int32_t count;
+    AccessWait each[signal_waits_max];
+};
 
 struct AccessArguments {
     int32_t rank;
     uint32_t launch;  // as in KernelArguments
     uint64_t timeout_ns;
     const uint32_t* abort;
+    uint32_t* ended;  // as in KernelArguments
     FailureReport* report;
     SignalReport* signal_report;
     BlockWait* block_waits;  // by block, for a kernel that waits
@@ -45,8 +50,7 @@ struct AccessArguments {
     uint64_t bytes;
     int32_t peer, signal;
     // Or the signals that one block waits for; each signal occurs once.
-    int32_t wait_count;
-    AccessWait waits[signal_waits_max];
+    AccessWaits waits;
 };
 static_assert(sizeof(AccessArguments) <= 4096, "passed by value");
 

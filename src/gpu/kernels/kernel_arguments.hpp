@@ -161,8 +161,8 @@ struct KernelArguments {
     uint64_t tile_bytes;    // of a part; steps: of the plan; peer bodies: the most in half of the staging memory, or 0
     uint64_t timeout_ns;    // of one wait; 0: never
     const uint32_t* abort;  // nonzero: the kernel leaves; host memory
-    // By block: the last launch that the block has ended, with or without success; pinned host memory. Null: not
-    // needed.
+    // By block: the last launch that the block has ended; pinned host memory. Null: not needed. Bodies but steps leave it
+    // out after a failure.
     uint32_t* ended;
     FailureReport* report;
     RankFlags* own;                      // this rank's

@@ -93,8 +93,16 @@ class KernelBarrier {
         return true;
     }
     // At the end of an operation that has not failed.
-    WEFT_DEVICE void leave() {
+    WEFT_DEVICE void keep_epoch() {
         if (team_.thread == 0) own_.epoch[team_.block] = epoch_;
+    }
+    // The same for a body that reports its end. A call of report_end() behind all bodies would cost registers.
+    WEFT_DEVICE void leave() {
+        if (arguments_.ended) team_.barrier();
+        if (team_.thread == 0) {
+            own_.epoch[team_.block] = epoch_;
+            if (arguments_.ended) store_release(&arguments_.ended[team_.block], arguments_.launch);
+        }
     }
 
     // For a single thread: polls `ready` until it returns true. `peer` returns the missing rank. False: leave.

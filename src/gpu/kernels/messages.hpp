@@ -9,6 +9,7 @@
 // acts for the peer (proxy_connections.hpp).
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
+#include "src/gpu/kernels/kernel_end.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 #include "src/gpu/kernels/message_counts.hpp"
 #include "src/gpu/kernels/reduce.hpp"
@@ -349,9 +350,7 @@ class MessageKernel {
 WEFT_DEVICE void messages(const Team& team, const MessageArguments& a, MessageBlock& block) {
     if (a.does == MessageArguments::move) {
         MessageKernel(team, a, block).run();
-        // as in steps()
-        if (a.ended && team.thread == 0) store_release(&a.ended[team.block], a.launch);
-        return;
+        return report_end(team, a);
     }
     if (a.does == MessageArguments::count) return CountReader(team, a).run();
     for (int i = team.thread; i < a.item_count; i += team.threads) a.table[a.noted + i] = a.items[i];

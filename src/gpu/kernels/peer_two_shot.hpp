@@ -2,6 +2,7 @@
 // of all sources' messages in rank order and writes the result to the destinations. Each link carries 2(n-1)/n of the
 // message, and every element is added once. For messages from some hundred kilobytes on.
 #pragma once
+#include "src/gpu/kernels/kernel_end.hpp"
 #include "src/gpu/kernels/peer_tiles.hpp"
 
 namespace weft::internal::cuda {
@@ -50,6 +51,7 @@ WEFT_DEVICE void local_reduce(const Team& team, const KernelArguments& a) {
     const Streams<ranks_max, 1> streams{a.inputs, a.ranks, &target, 1, 0, true};
     const ChunkRange piece = chunk_range(a.bytes, team.blocks, team.block, 1);
     reduce_range<type, adds>(team, reducer, streams, piece.tile_offset, piece.tile_offset + piece.bytes);
+    report_end(team, a);
 }
 
 }  // namespace weft::internal::cuda

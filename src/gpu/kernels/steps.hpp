@@ -43,7 +43,7 @@ class StepMachine {
         // Fused bodies require that no rank is an operation ahead; a rank that only sends would be.
         if (!barrier_.await(KernelWait::entry)) return;
         if (team_.thread == 0) finish();
-        barrier_.leave();
+        barrier_.keep_epoch();
     }
 
   private:
@@ -193,10 +193,10 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
         KernelBarrier barrier(team, arguments);
         if (barrier.begin()) {
             barrier.announce();
-            if (barrier.await(KernelWait::entry)) barrier.leave();
+            if (barrier.await(KernelWait::entry)) barrier.keep_epoch();
         }
     }
-    // After the messages: a reader that sees this has seen them. Pairs with ProxyConnections::working().
+    // After the messages: a reader that sees this has seen them. Pairs with has_ended().
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);
 }
 

@@ -110,12 +110,7 @@ bool ProxyConnections::progress() {
     return any;
 }
 
-bool ProxyConnections::working() const {
-    const uint64_t launched = launched_.load(std::memory_order_seq_cst);
-    for (uint32_t block = 0; block < uint32_t(launched); ++block)
-        if (int32_t(load_acquire(&ended_[block]) - uint32_t(launched >> 32)) < 0) return true;
-    return false;
-}
+bool ProxyConnections::working() const { return !has_ended(ended_, launched_.load(std::memory_order_seq_cst)); }
 
 ProxyConnections::PollRate ProxyConnections::poll_rate() const {
     if (!settled()) return PollRate::busy;

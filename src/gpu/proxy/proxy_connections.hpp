@@ -11,6 +11,7 @@
 
 #include "src/base/wakeups.hpp"
 #include "src/gpu/domain/connections.hpp"
+#include "src/gpu/kernels/kernel_end.hpp"
 #include "src/segment/failure_record.hpp"
 #include "src/segment/segment.hpp"
 #include "transports/transport.hpp"
@@ -32,7 +33,8 @@ class ProxyConnections {
 
     // Call it before a launch: kernels must be served until this many blocks have ended the launch.
     void launching(uint32_t launch, uint32_t blocks) {
-        launched_.store(uint64_t(launch) << 32 | blocks, std::memory_order_seq_cst);  // pairs with Proxy::Loop::sleep()
+        // pairs with Proxy::Loop::sleep()
+        launched_.store(cuda::reporting_launch(launch, blocks), std::memory_order_seq_cst);
     }
     // Call it before a captured launch: its graph may be launched at any time from then on.
     void captured() { captured_.store(true, std::memory_order_seq_cst); }
@@ -91,7 +93,7 @@ class ProxyConnections {
     int rank_;
     const uint32_t* ended_;
     std::vector<ProxyChannel> channels_;
-    std::atomic<uint64_t> launched_{0};  // launch << 32 | blocks
+    std::atomic<uint64_t> launched_{0};  // as reporting_launch()
     std::atomic<bool> captured_{false}, waiting_{false};
     std::atomic<uint64_t> moved_{0};
     mutable std::mutex mutex_;  // guards the field below
