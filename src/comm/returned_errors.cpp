@@ -60,13 +60,15 @@ ReturnedErrorScope::~ReturnedErrorScope() {
 }
 
 void record_returned_error(const Status& failure) {
-    if (!may_end_process(failure.code())) return;
-    note_for_launcher(LauncherNote::told);
+    const bool by_code = may_end_process(failure.code());
+    if (by_code) note_for_launcher(LauncherNote::told);
     std::set<std::shared_ptr<Membership>> memberships;  // released outside the lock
     Ranks& ranks = ranks_of_process();
     {
         std::lock_guard lock(ranks.mutex);
         for (const auto& [number, entry] : ranks.all) {
+            // A communicator may die of a wrong option or call of one rank, too.
+            if (!by_code && !entry.group->aborted()) continue;
             RankRow& row = entry.group->row(entry.rank);
             const auto position = row.position.read();
             if (!position) continue;  // the rank is entering a call

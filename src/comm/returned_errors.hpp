@@ -21,8 +21,8 @@ class ReturnedErrorScope {
     uint64_t process_, number_;
 };
 
-// Records a failure that is not a wrong call. Returns when all other hosts will receive the failure before the end of
-// this process, or after a second. Thread-safe.
+// Records a failure that is not a wrong call, and any on communicators that have died. Returns when all other hosts will
+// receive the failure before the end of this process, or after a second. Thread-safe.
 void record_returned_error(const Status& failure);
 
 }  // namespace weft::internal
