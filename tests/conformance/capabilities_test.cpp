@@ -5,6 +5,8 @@
 #include <random>
 #include <thread>
 
+#include "src/base/name_list.hpp"
+#include "src/base/options.hpp"
 #include "tests/amount.hpp"
 #include "tests/conformance/connection.hpp"
 #include "tests/error.hpp"
@@ -423,9 +425,10 @@ TEST_CASE("two ranks use the first network of the lower one that the other has, 
     CHECK(registry::agreed_transport({}, {}) == nullptr);
     const Networks all = registry::own_networks();
     size_t count = 0;
+    const NameList allowed(options().transports);
     for (const Transport* transport : registry::transports())
         for (const Reached& reached : transport->networks()) {
-            if (reached.network == 0 || !transport->available().empty()) continue;
+            if (!allowed.admits(transport->name) || reached.network == 0 || !transport->available().empty()) continue;
             const NetworkFacts own = all[count++], other{uint16_t(own.mark ^ 1), {}};
             CHECK(registry::transport_of(own.mark) == transport);
             CHECK(registry::agreed_transport({own}, {own}) == transport);
