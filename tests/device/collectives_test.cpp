@@ -98,19 +98,6 @@ TEST_CASE("every collective, type, reduction and root gives the bits of rank ord
     }
 }
 
-// As many lines of packet_two_shot as let two groups of threads share its peers, where blocks have several threads.
-TEST_CASE("short all-reduces give the bits of rank order", "[collectives][short]") {
-    INFO("seed " << seed());
-    std::mt19937 random(seed());
-    for (const int n : {2, 3, 8}) {
-        const Ranks ranks(spread(n));
-        for (const weftDataType_t type : {weftFloat32, weftFloat16, weftUint64, weftInt8})
-            for (const size_t bytes : {1, 9, 100, 128, 129, 256, 257})
-                check(ranks, draw(Collective::all_reduce, n, type, weftSum, bytes / size_t(size_of(type)) + 1,
-                                  several_hosts() ? Order::any : Order::of_ranks, random));
-    }
-}
-
 TEST_CASE("long messages of every collective go through peers' memory, in place and staged", "[collectives][switch]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());

@@ -235,11 +235,6 @@ class Thread:
                 self.set_predicate(f"P{i}", self.value(source) >> i & 1 != 0)
 
     # Integers.
-    def do_p2r(self, _: Instruction, target: str, __: str, kept: str, mask: str) -> None:
-        bits = sum(self.predicate(f"P{bit}") << bit for bit in range(7))
-        chosen = self.value(mask)
-        self.set(target, (bits & chosen) | (self.value(kept) & ~chosen))
-
     def do_iadd3(self, it: Instruction, *operands: str) -> None:
         carries, rest = self.outputs(operands)
         total = sum(self.addend(each) for each in rest[:3])

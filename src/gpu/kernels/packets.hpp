@@ -8,7 +8,6 @@
 #include "src/gpu/kernels/message_arguments.hpp"
 #include "src/gpu/kernels/packet_line.hpp"
 #include "src/gpu/kernels/packet_unit.hpp"
-#include "src/gpu/kernels/rank_bits.hpp"
 
 namespace weft::internal::cuda {
 
@@ -73,7 +72,6 @@ class PacketExchange {
 
   private:
     static constexpr int batch = 8;  // lines that are loaded together
-    static constexpr int part = 4;   // of two_shot's peers, for a group of threads at a time
 
     // The message in rounds of `lines` units per block; equal on all ranks.
     struct Round {
@@ -103,13 +101,9 @@ class PacketExchange {
     template <int fixed>
     WEFT_DEVICE bool two_shot_round(const Lines& lines, int share) const {
         const int half = lines_per_sender(ranks<fixed>()) / 2;
-        // A share has half as many lines as there are threads, so a second group of threads takes half of the peers.
-        const bool pairs = 2 * share <= team_.threads;
-        const int group = pairs && team_.thread >= share ? 1 : 0, first_line = team_.thread - group * share,
-                  step = pairs ? share : team_.threads, first_part = group * part, next_part = pairs ? 2 * part : part;
-        for (int line = first_line; line < share; line += step)
-            send_each<fixed, part>(
-                line, 1 + first_part, next_part, [&](int peer) { return peer * share + line < lines.count; },
+        for (int line = team_.thread; line < share; line += team_.threads)
+            send_each<fixed>(
+                line, [&](int peer) { return peer * share + line < lines.count; },
                 [&](int peer) { return own_unit(lines, peer * share + line); });
         for (int line = team_.thread; line < share && a_.rank * share + line < lines.count; line += team_.threads) {
             const int own = a_.rank * share + line;
@@ -118,10 +112,9 @@ class PacketExchange {
             send_to_all<fixed>(half + line, result, [](int) { return true; });
             put_unit(lines, own, result);
         }
-        for (int line = first_line; line < share; line += step)
-            if (!receive_each<fixed, part>(
-                    half + line, first_part, next_part,
-                    [&](int peer) { return peer != a_.rank && peer * share + line < lines.count; },
+        for (int line = team_.thread; line < share; line += team_.threads)
+            if (!receive_each<fixed>(
+                    half + line, [&](int peer) { return peer != a_.rank && peer * share + line < lines.count; },
                     [&](int peer, uint64_t result) { put_unit(lines, peer * share + line, result); }))
                 return false;
         return true;
@@ -164,8 +157,8 @@ class PacketExchange {
             send_to_all<fixed>(line, own_unit(lines, line), [&](int peer) { return is_one_of(only, peer); });
             return;
         }
-        send_each<fixed, batch>(
-            line, 1, batch, [&](int peer) { return is_one_of(a_.destination_rank, peer); },
+        send_each<fixed>(
+            line, [&](int peer) { return is_one_of(a_.destination_rank, peer); },
             [&](int peer) { return own_unit(lines, line, uint64_t(peer) * a_.send_stride); });
     }
     template <int fixed, bool all_reduces>
@@ -181,8 +174,8 @@ class PacketExchange {
             put_unit(lines, line, value, uint64_t(source) * a_.receive_stride);
         };
         if (is_one_of(a_.source_rank, a_.rank)) put(a_.rank, own_unit(lines, line, mine));
-        return receive_each<fixed, batch>(
-            line, 0, batch, [&](int source) { return source != a_.rank && is_one_of(a_.source_rank, source); }, put);
+        return receive_each<fixed>(
+            line, [&](int source) { return source != a_.rank && is_one_of(a_.source_rank, source); }, put);
     }
 
     // most_lines: a multiple of 16.
@@ -223,7 +216,8 @@ class PacketExchange {
         }
     }
 
-    template <int fixed>  // 0: no constant
+    // A constant, if `fixed` is not 0.
+    template <int fixed>
     WEFT_DEVICE int ranks() const {
         return fixed != 0 ? fixed : a_.ranks;
     }
@@ -281,27 +275,31 @@ class PacketExchange {
             if (wanted(peer)) send(peer, place, unit);
         }
     }
-    // Sends a unit to each peer that wants one. All loads of a batch of `count` are issued before the first store. The
-    // batches begin at distance `near` from this rank, `step` apart.
-    template <int fixed, int count, class Wanted, class Load>
-    WEFT_DEVICE void send_each(int line, int near, int step, Wanted&& wanted, Load&& load) const {
+    // Sends a unit to each peer that wants one. All loads of a batch are issued before the first store.
+    template <int fixed, class Wanted, class Load>
+    WEFT_DEVICE void send_each(int line, Wanted&& wanted, Load&& load) const {
         WEFT_NO_UNROLL
-        for (; near < ranks<fixed>(); near += step) {
-            uint64_t units[count];
+        for (int near = 1; near < ranks<fixed>(); near += batch) {
+            uint64_t units[batch];
             uint32_t wanted_here = 0;
             WEFT_UNROLL
-            for (int k = 0; k < count; ++k)
+            for (int k = 0; k < batch; ++k)
                 if (near + k < ranks<fixed>() && wanted(turned<fixed>(near + k))) {
                     wanted_here |= 1u << k;
                     units[k] = load(turned<fixed>(near + k));
                 }
             const uint32_t place = place_of<fixed>(a_.rank, line);
             WEFT_UNROLL
-            for (int k = 0; k < count; ++k)
+            for (int k = 0; k < batch; ++k)
                 if (is_in<fixed>(near + k) && (wanted_here >> k & 1)) send(turned<fixed>(near + k), place, units[k]);
         }
     }
 
+    static WEFT_DEVICE int first_of(uint32_t bits) {
+        int bit = 0;
+        while ((bits >> bit & 1) == 0) ++bit;
+        return bit;
+    }
     // The other ranks among first to first + batch - 1, by bit.
     template <int fixed>
     WEFT_DEVICE uint32_t peers_of_batch(int first) const {
@@ -309,40 +307,41 @@ class PacketExchange {
         const uint32_t own = uint32_t(a_.rank - first), all = count < batch ? (1u << count) - 1 : (1u << batch) - 1;
         return own < uint32_t(batch) ? all & ~(1u << own) : all;
     }
-    template <int fixed>  // false: known not to be a rank
+    // False: known not to be a rank.
+    template <int fixed>
     static WEFT_DEVICE bool is_in(int rank) {
         return fixed == 0 || rank < fixed;
     }
     // Waits for a line from each rank of a batch; bit k of `missing`: from rank first + k. All loads are issued before
     // the first is used.
-    template <int fixed, int count>
-    WEFT_DEVICE bool receive_batch(int first, uint32_t missing, int line, PacketLine (&seen)[count]) const {
+    template <int fixed>
+    WEFT_DEVICE bool receive_batch(int first, uint32_t missing, int line, PacketLine (&seen)[batch]) const {
         const PacketLine* const lines = a_.packets[a_.rank] + place_of<fixed>(first, line);
         return barrier_.spin(
             KernelWait::packet, [&] { return first + first_of(missing); },
             [&] {
                 WEFT_UNROLL
-                for (int k = 0; k < count; ++k)
+                for (int k = 0; k < batch; ++k)
                     if (is_in<fixed>(first + k) && (missing >> k & 1)) seen[k] = load_line(lines + k * packet_group);
                 WEFT_UNROLL
-                for (int k = 0; k < count; ++k)
+                for (int k = 0; k < batch; ++k)
                     if (is_in<fixed>(first + k) && is_of(seen[k], barrier_.epoch())) missing &= ~(1u << k);
                 return missing == 0;
             });
     }
-    // Calls put(sender, unit) for each wanted rank's unit. Batches of `count` begin at rank `first`, `step` apart.
-    template <int fixed, int count, class Wanted, class Put>
-    WEFT_DEVICE bool receive_each(int line, int first, int step, Wanted&& wanted, Put&& put) const {
+    // Calls put(sender, unit) for each wanted rank's unit.
+    template <int fixed, class Wanted, class Put>
+    WEFT_DEVICE bool receive_each(int line, Wanted&& wanted, Put&& put) const {
         WEFT_NO_UNROLL
-        for (; first < ranks<fixed>(); first += step) {
-            PacketLine seen[count] = {};
+        for (int first = 0; first < ranks<fixed>(); first += batch) {
+            PacketLine seen[batch] = {};
             uint32_t wanted_here = 0;
             WEFT_UNROLL
-            for (int k = 0; k < count; ++k)
+            for (int k = 0; k < batch; ++k)
                 if (first + k < ranks<fixed>() && wanted(first + k)) wanted_here |= 1u << k;
             if (!receive_batch<fixed>(first, wanted_here, line, seen)) return false;
             WEFT_UNROLL
-            for (int k = 0; k < count; ++k)
+            for (int k = 0; k < batch; ++k)
                 if (is_in<fixed>(first + k) && (wanted_here >> k & 1)) put(first + k, data_of(seen[k]));
         }
         return true;

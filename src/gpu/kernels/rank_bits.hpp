@@ -30,11 +30,4 @@ struct RankBits {
     friend constexpr bool operator==(const RankBits&, const RankBits&) = default;
 };
 
-// The lowest of some ranks, by bit; there is one.
-constexpr int first_of(uint32_t ranks) {
-    int rank = 0;
-    while ((ranks >> rank & 1) == 0) ++rank;
-    return rank;
-}
-
 }  // namespace weft::internal::cuda
