@@ -47,8 +47,7 @@ const char* network_text(int link_layer) {
 std::string trouble_of(const IbPort& port) {
     if (!port.has_known_network())
         return "the port is neither InfiniBand nor RoCE, but of iWARP, EFA or the like: another transport may use it, "
-               "as "
-               "WEFT_TRANSPORTS=shm,ucx or a network plugin of NCCL";
+               "as WEFT_TRANSPORTS=shm,ucx or a network plugin of NCCL";
     if (!is_active(port.state))
         return fmt::format("the port is {}{}", port_state_text(port.state),
                            port.state == 2 ? ": does a subnet manager run?" : "");
