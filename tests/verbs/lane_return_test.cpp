@@ -98,6 +98,26 @@ TEST_CASE("an asynchronous event costs no message", "[failover]") {
     mend();
 }
 
+// The driving thread does not have the queue yet. `first`: of the first lanes, or of one that is made again.
+TEST_CASE("a completion queue that overruns while its lane is made costs no message", "[failover]") {
+    std::mt19937 random(1);
+    const std::string device = GENERATE("fake0", "fake2");
+    const bool first = GENERATE(true, false);
+    INFO(device << (first ? " first" : " again"));
+    if (first) fake_verbs().run(fmt::format("overrun {} 1", device));
+    Hosts hosts(2, 1, false);
+    hosts.run(5, random);
+    if (!first) {
+        fake_verbs().run(fmt::format("port {} down", device));
+        hosts.run(5, random);
+        fake_verbs().run(fmt::format("overrun {} 1; port {} up", device, device));
+    }
+    hosts.run(20, random);
+    const unsigned long before = requests_on(device);
+    CHECK(eventually([&] { return hosts.run(1, random), requests_on(device) > before + 40; }));
+    mend();
+}
+
 TEST_CASE("a link has the traffic class and the service level of the lower rank", "[failover]") {
     verbs::Settings settings[2] = {host_settings(0), host_settings(1)};
     settings[0].path.traffic_class = 106;

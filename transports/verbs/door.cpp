@@ -85,8 +85,10 @@ void Door::tell_lane(uint32_t link, const LaneNotice& notice) {
 
 void Door::take_event(size_t device, const Event& event) {
     for (const auto& [token, link] : links_) link->take_event(device, event);
-    // A queue that overran may report nothing more, not even its failure.
-    if (event.type == event::cq_error) site_.tell([queue = event.queue](LinkTable& table) { table.fail_queue(queue); });
+    if (event.type != event::cq_error) return;
+    // A queue that overran may report nothing more, not even its failure. Its lane may still be in the making.
+    if (auto queue = site_.queues.fail(event.queue))
+        site_.tell([queue = std::move(queue)](LinkTable& table) { table.fail_queue(queue); });
 }
 
 LinkSetup& Door::setup_for(uint64_t token, int peer) {

@@ -132,7 +132,7 @@ bool Endpoint::poll() {
         const int count = table_.queues[i]->poll(completions, completions_at_once);
         quiet = quiet && count <= 0;
         if (count < 0) {
-            table_.fail_queue(i--);
+            table_.fail_queue(table_.queues[i--]);
             tell_failures();
             any = true;
         }

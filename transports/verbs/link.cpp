@@ -241,10 +241,12 @@ void Link::lose_lane(size_t lane, Status why) {
 }
 
 void Link::lose_queue(const CompletionQueue& queue) {
-    for (const size_t place : recovery_.lose_queue(queue))
-        lose_lane(place, weft::internal::fail(error::verbs_call,
-                                              "{} fails to report completions: the device failed or was removed",
-                                              described(state_.lanes[place].own)));
+    for (const size_t place : recovery_.lanes_on(queue))
+        lose_lane(place,
+                  weft::internal::fail(
+                      error::verbs_call,
+                      "{} reports no completions any more: the device failed or was removed, or its queue overran",
+                      described(state_.lanes[place].own)));
 }
 
 void Link::lose_lanes(const std::vector<size_t>& lanes, const Status& why) {

@@ -23,24 +23,25 @@ struct LinkTable {
         const size_t index = link->state().index;
         if (index >= links.size()) links.resize(index + 1);
         links[index] = std::move(link);
+        for (const Lane& lane : links[index]->state().lanes)
+            if (lane.pair && lane.queue->failed()) fail_queue(lane.queue);
     }
     void install(uint32_t index, size_t place, Lane lane) {
-        add(lane.queue);
+        const std::shared_ptr<CompletionQueue> queue = lane.queue;
+        add(queue);
         if (Link* of = link(index)) of->install(place, std::move(lane));
+        if (queue->failed()) fail_queue(queue);
     }
     void add(const std::shared_ptr<CompletionQueue>& queue) {
         if (std::find(queues.begin(), queues.end(), queue) == queues.end()) queues.push_back(queue);
     }
-    // It reports no completions any more: its lanes are lost.
-    void fail_queue(size_t place) {
-        failed_queues.push_back(queues[place]);
-        queues.erase(queues.begin() + ptrdiff_t(place));
+    // It reports no completions any more: its lanes are lost, also those that come later.
+    void fail_queue(const std::shared_ptr<CompletionQueue>& failed) {
+        const std::shared_ptr<CompletionQueue> queue = failed;
+        queue->mark_failed();
+        if (std::erase(queues, queue) > 0) failed_queues.push_back(queue);
         for (const auto& link : links)
-            if (link) link->lose_queue(*failed_queues.back());
-    }
-    void fail_queue(const abi::Queue* queue) {
-        for (size_t place = 0; place < queues.size(); ++place)
-            if (queues[place]->get() == queue) return fail_queue(place);
+            if (link) link->lose_queue(*queue);
     }
     bool uses(const std::shared_ptr<CompletionQueue>& queue) const {
         return std::any_of(links.begin(), links.end(), [&](const auto& one) {

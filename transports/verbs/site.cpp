@@ -6,6 +6,7 @@ namespace weft::internal::verbs {
 
 Result<std::shared_ptr<CompletionQueue>> QueueRoom::reserve(const Devices& devices, size_t device, int entries) {
     constexpr int first_entries = 8'192;
+    std::erase_if(queues_, [](const Queue& each) { return each.queue->failed(); });
     int size = first_entries;
     for (Queue& queue : queues_) {
         if (queue.device != device) continue;
@@ -28,8 +29,13 @@ void QueueRoom::give_back(const std::shared_ptr<CompletionQueue>& queue, int ent
         if (each.queue == queue) each.left += entries;
 }
 
-void QueueRoom::drop(const std::shared_ptr<CompletionQueue>& queue) {
-    std::erase_if(queues_, [&](const Queue& each) { return each.queue == queue; });
+std::shared_ptr<CompletionQueue> QueueRoom::fail(const abi::Queue* queue) {
+    const auto found = std::find_if(queues_.begin(), queues_.end(), [&](const Queue& each) {
+        return each.queue->get() == queue && !each.queue->failed();
+    });
+    if (found == queues_.end()) return nullptr;
+    found->queue->mark_failed();
+    return found->queue;
 }
 
 Receivers Site::listening_to(int peer) const {

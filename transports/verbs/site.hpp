@@ -18,8 +18,8 @@ class QueueRoom {
     Result<std::shared_ptr<CompletionQueue>> reserve(const Devices& devices, size_t device, int entries);
     // Of an earlier reserve(), whose requests no queue pair posted.
     void give_back(const std::shared_ptr<CompletionQueue>& queue, int entries);
-    // It failed: new links get another one.
-    void drop(const std::shared_ptr<CompletionQueue>& queue);
+    // New lanes get another one. Null: it is not known, or known to have failed.
+    std::shared_ptr<CompletionQueue> fail(const abi::Queue* queue);
 
   private:
     struct Queue {

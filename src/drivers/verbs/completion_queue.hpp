@@ -1,5 +1,6 @@
 // completion_queue.hpp: where a device reports requests that have ended.
 #pragma once
+#include <atomic>
 #include <memory>
 
 #include "src/base/result.hpp"
@@ -8,7 +9,7 @@
 namespace weft::internal::verbs {
 
 // Completions are the only sign that data has arrived: only they order memory. The context must outlive it, and it must
-// outlive its queue pairs. Thread-bound.
+// outlive its queue pairs. Thread-bound, except mark_failed() and failed().
 class CompletionQueue {
   public:
     // Room for `entries` completions. More of them are an error of the queue. `sleeps`: with a descriptor to sleep on.
@@ -28,6 +29,10 @@ class CompletionQueue {
     // Takes the signals from the descriptor. Acknowledges them in bulk, because each acknowledgement takes a lock.
     void take_signals();
 
+    // It reports nothing any more, perhaps not even that. Queue pairs need another one.
+    void mark_failed() { failed_.store(true, std::memory_order_relaxed); }
+    bool failed() const { return failed_.load(std::memory_order_relaxed); }
+
     abi::Queue* get() const { return queue_; }
 
   private:
@@ -39,6 +44,7 @@ class CompletionQueue {
     abi::Channel* const channel_;
     abi::Queue* const queue_;
     unsigned taken_ = 0;  // signals, and not acknowledged
+    std::atomic<bool> failed_{false};
 };
 
 }  // namespace weft::internal::verbs

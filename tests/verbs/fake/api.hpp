@@ -35,6 +35,7 @@
 //   `port NAME down|up`: also raises the event.
 //   `down_status STATUS`: requests to a port that is down fail so at once; 0: after the retries.
 //   `event NAME TYPE [QPN]`: raises an asynchronous event. After that of a queue's error, its completions are lost.
+//   `overrun NAME K`: the completion queue of the K-th queue pair that becomes ready to receive overruns then.
 //   `remove NAME [loses]`: the device is gone; with the word, before data that it acknowledged is in memory.
 //   `restore NAME`: it is there again.
 //   `no_faults`: forgets the faults and statements that have not come yet.

@@ -197,6 +197,7 @@ int Engine::modify(Pair& pair, const abi::PairAttributes& attributes, int mask) 
             pair.expected = attributes.numbers.rq_psn;
             pair.told = UINT64_MAX;
             pair.ece_used = pair.ece_own < 0 ? 0 : pair.ece_wanted & uint32_t(pair.ece_own);
+            if (auto& left = fake(pair.context).of->connects_until_overrun; left > 0 && --left == 0) overrun(pair);
             break;
         case state::ready_to_send:
             known.times.timeout = attributes.times.timeout;
@@ -212,6 +213,15 @@ int Engine::modify(Pair& pair, const abi::PairAttributes& attributes, int mask) 
     pair.state = attributes.state;
     if (attributes.state == state::error) flush(pair);
     return 0;
+}
+
+void Engine::overrun(Pair& pair) {
+    Queue& queue = fake(pair.send_queue);
+    {
+        std::lock_guard held(queue.lock);
+        queue.overrun = true;
+    }
+    raise(fake(pair.context), {{.queue = &queue}, verbs::event::cq_error});
 }
 
 void Engine::set_port(Device& device, int number, bool up) {
@@ -234,12 +244,10 @@ void Engine::raise_event(Device& device, int type, uint32_t number) {
             });
             if (found == pairs_.end()) continue;
             if (type == verbs::event::cq_error) {
-                event.element.queue = found->second->send_queue;
-                std::lock_guard queue_held(fake(event.element.queue).lock);
-                fake(event.element.queue).overrun = true;
-            } else {
-                event.element.pair = found->second;
+                overrun(*found->second);
+                continue;
             }
+            event.element.pair = found->second;
         }
         raise(*context, event);
     }

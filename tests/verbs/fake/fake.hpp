@@ -52,7 +52,8 @@ struct Device : abi::DeviceRow {
     Port& port(int number) { return ports[size_t(number - 1)]; }
     bool has_port(int number) const { return number >= 1 && size_t(number) <= ports.size(); }
     std::atomic<bool> removed{false};
-    std::atomic<uint64_t> requests{0};  // that this process sent on it
+    std::atomic<uint64_t> requests{0};           // that this process sent on it
+    std::atomic<int> connects_until_overrun{0};  // 0: none
 };
 
 // The state that the statements of api.hpp set. Guarded by its mutex, except the atomics.
@@ -308,6 +309,7 @@ class Engine {
     void sleep_until(int64_t then, int64_t now) { sleep_us_ = std::min(sleep_us_, std::max<int64_t>(then - now, 1)); }
     int check(const Pair& pair, const abi::PairAttributes& attributes, int mask) const;
     void reset(Pair& pair);
+    static void overrun(Pair& pair);
     // requester.cpp
     bool send_some(Pair& pair, int64_t now);
     bool prepare(Pair& pair, SendEntry& entry);

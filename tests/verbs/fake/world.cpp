@@ -317,7 +317,7 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
         std::lock_guard held(mutex);
         later.emplace_back(one, rest);
         return !rest.empty();
-    } else if (what == "port" || what == "remove" || what == "restore" || what == "event") {
+    } else if (what == "port" || what == "remove" || what == "restore" || what == "event" || what == "overrun") {
         std::string state;
         words >> name;
         int port = 1;
@@ -333,6 +333,9 @@ bool World::fault_statement(const std::string& what, std::istream& words) {
             return true;
         } else if (what == "restore") {
             device->removed = false;
+        } else if (what == "overrun") {
+            words >> one;
+            device->connects_until_overrun = one;
         } else {
             words >> one;
             if (words.fail()) return false;

@@ -45,8 +45,7 @@ void LaneRepair::begin(const std::vector<Lane>& lanes, const std::vector<size_t>
 void LaneRepair::take_notice(const LaneNotice& notice) {
     const LaneId id = notice.report.id;
     if (id.lane >= places_.size()) return;
-    if (notice.queue_failed) site_.queues.drop(notice.queue);
-    if (notice.parted) return lost(id.lane, id.generation, notice.queue_failed ? nullptr : notice.queue);
+    if (notice.parted) return lost(id.lane, id.generation, notice.queue);
     ByteWriter content;
     notice.report.write(content);
     send_(frame_lane_report, content);
@@ -134,6 +133,7 @@ Status LaneRepair::make(size_t place) {
     auto offer = port_offer(site_, at.port);
     if (!offer) return offer.take_status();
     at.own = std::move(*offer);
+    if (at.queue && at.queue->failed()) at.queue.reset();
     auto lane = make_lane(site_, at.port, at.own, at.queue);
     if (!lane) return lane.take_status();
     at.making = std::make_shared<Lane>(std::move(*lane));

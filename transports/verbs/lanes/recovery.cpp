@@ -84,13 +84,10 @@ Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     return ok();
 }
 
-std::vector<size_t> Recovery::lose_queue(const CompletionQueue& queue) {
+std::vector<size_t> Recovery::lanes_on(const CompletionQueue& queue) const {
     std::vector<size_t> places;
-    for (size_t place = 0; place < link_.lanes.size(); ++place) {
-        if (link_.lanes[place].queue.get() != &queue || !link_.lanes[place].pair) continue;
-        losses_[place].queue_failed = true;
-        places.push_back(place);
-    }
+    for (size_t place = 0; place < link_.lanes.size(); ++place)
+        if (link_.lanes[place].queue.get() == &queue && link_.lanes[place].pair) places.push_back(place);
     return places;
 }
 
@@ -126,10 +123,8 @@ Status Recovery::step(int64_t now_us, bool quiet) {
         const LaneReport report = *std::exchange(losses_[place].report, std::nullopt);
         lane.state = LaneState::gone;
         WEFT_TRY(apply(report, place));
-        notices_.push_back({.report = {.id = report.id, .cause = {}, .connections = {}},
-                            .parted = true,
-                            .queue_failed = losses_[place].queue_failed,
-                            .queue = lane.queue});
+        notices_.push_back(
+            {.report = {.id = report.id, .cause = {}, .connections = {}}, .parted = true, .queue = lane.queue});
     }
     refresh();
     wait_for_lanes(now_us);
@@ -150,7 +145,7 @@ void Recovery::wait_for_lanes(int64_t now_us) {
 void Recovery::finish(Lane& lane, size_t place) {
     lane.pair.reset();
     lane.state = LaneState::drained;
-    notices_.push_back({.report = report_of(lane, place), .parted = false, .queue_failed = false, .queue = {}});
+    notices_.push_back({.report = report_of(lane, place), .parted = false, .queue = {}});
 }
 
 LaneReport Recovery::report_of(const Lane& lane, size_t place) const {

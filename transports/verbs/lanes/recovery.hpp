@@ -15,7 +15,7 @@ namespace weft::internal::verbs {
 // the lane may be made again, with its completion queue, unless that has failed.
 struct LaneNotice {
     LaneReport report;
-    bool parted = false, queue_failed = false;
+    bool parted = false;
     std::shared_ptr<CompletionQueue> queue;
 };
 
@@ -43,8 +43,8 @@ class Recovery {
 
     // The lane failed. Not ok: the link has no other one, or something of it cannot be repeated, so it fails.
     Status lose(size_t lane, Status why, int64_t now_us);
-    // The lanes on this completion queue, which has failed: they are made again with another one.
-    std::vector<size_t> lose_queue(const CompletionQueue& queue);
+    // The lanes on this completion queue.
+    std::vector<size_t> lanes_on(const CompletionQueue& queue) const;
     // The lanes on a port of this host, if another one can take over. Port 0: all lanes on the device.
     std::vector<size_t> replaceable(size_t device, int port) const;
     // The peer's statement about a lane that failed there.
@@ -90,7 +90,6 @@ class Recovery {
         bool received = false;  // anything came
         int64_t since_us = 0;
         Status cause;
-        bool queue_failed = false;
         std::optional<LaneReport> report;  // the peer's
     };
     std::vector<Loss> losses_;  // by lane
