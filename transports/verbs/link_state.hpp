@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "transports/verbs/lane.hpp"
+#include "transports/verbs/lanes/lane.hpp"
 
 namespace weft::internal::verbs {
 

@@ -1,6 +1,6 @@
 // requests.hpp: the requests that carry messages and credits. Pure functions.
 #pragma once
-#include "transports/verbs/lane.hpp"
+#include "transports/verbs/lanes/lane.hpp"
 
 namespace weft::internal::verbs {
 

@@ -7,7 +7,7 @@
 #include "src/control/control_connection.hpp"
 #include "transports/verbs/events.hpp"
 #include "transports/verbs/inbox.hpp"
-#include "transports/verbs/lane.hpp"
+#include "transports/verbs/lanes/lane.hpp"
 
 namespace weft::internal::verbs {
 

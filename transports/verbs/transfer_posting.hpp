@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "transports/verbs/lane.hpp"
+#include "transports/verbs/lanes/lane.hpp"
 
 namespace weft::internal::verbs {
 

@@ -1,4 +1,4 @@
-#include "transports/verbs/lane.hpp"
+#include "transports/verbs/lanes/lane.hpp"
 
 #include <array>
 
