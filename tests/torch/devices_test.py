@@ -190,9 +190,9 @@ def messages(rank, size):
                 x = torch.zeros(4, 5).t()
                 dist.recv(x, 0)
                 is_full(x, value)
-        # A batch is one group of calls, with a collective beside.
+        # A batch is one group of calls, with a collective beside. It may have messages to this rank itself.
         outputs = [full(-1) for _ in range(size)]
-        peers = [each for each in range(size) if each != rank]
+        peers = list(range(size))
         for _ in range(2):
             batch = [dist.P2POp(dist.isend, full(rank * 10 + each), each) for each in peers]
             batch += [dist.P2POp(dist.irecv, outputs[each], each) for each in peers]
@@ -201,6 +201,7 @@ def messages(rank, size):
             for each in peers:
                 is_full(outputs[each], each * 10 + rank)
         fails(lambda: dist.recv(full(0)), ValueError, "any source", "memory.kind")
+        fails(lambda: dist.isend(full(0), rank), ValueError, "in a batch", "argument.rank")
     # torch receives messages of different types and no elements.
     if size > 1 and rank < 2:
         for dtype in (torch.int16, torch.bool, torch.complex64, torch.float8_e5m2):
