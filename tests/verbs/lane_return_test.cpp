@@ -81,6 +81,44 @@ TEST_CASE("a lane that the best GIDs do not connect is made with the next ones",
     mend();
 }
 
+// The device of either side refuses them.
+TEST_CASE("a link whose best GIDs do not connect at all goes up with the next ones", "[failover]") {
+    std::mt19937 random(1);
+    const int rank = GENERATE(0, 1), rails = GENERATE(1, 2);
+    const char* const first = rank == 0 ? "fake0" : "fake2";
+    const char* const second = rank == 0 ? "fake1" : "fake3";
+    INFO(first << ", " << rails << " rails");
+    fake_verbs().run(fmt::format("refuse_path {} 3 101; refuse_path {} 3 101", first, second));
+    Hosts hosts(rails, 1);
+    hosts.run(20, random);
+    fake_verbs().run(fmt::format("refuse_path {} 3 0; refuse_path {} 3 0", first, second));
+    mend();
+}
+
+TEST_CASE("a link that no GIDs connect fails with the reason on both ranks", "[failover]") {
+    const auto impatient = [](int rank) {
+        verbs::Settings settings = host_settings(rank);
+        settings.no_lane_us = 300'000;
+        return settings;
+    };
+    const auto refuse = [](int error) {
+        for (const char* device : {"fake0", "fake1"})
+            for (int index = 0; index < 4; ++index)
+                fake_verbs().run(fmt::format("refuse_path {} {} {}", device, index, error));
+    };
+    refuse(101);
+    const int from = GENERATE(0, 1);
+    Lines hosts(impatient(0), impatient(1));
+    hosts.add(from, 2, 500);
+    std::string why;
+    CHECK_FALSE(hosts.work(why));
+    INFO(why);
+    CHECK_THAT(why, Catch::Contains("fake0") || Catch::Contains("fake1"));
+    CHECK_THAT(why, Catch::Contains("rank 0"));
+    refuse(0);
+    mend();
+}
+
 TEST_CASE("an asynchronous event costs no message", "[failover]") {
     std::mt19937 random(1);
     // The device failed, the subnet manager wants clients to register again, the GIDs changed, a partition changed, a queue

@@ -95,34 +95,37 @@ Status LinkSetup::accept_answer(const Offer& answer) {
 
 Status LinkSetup::begin_connecting() {
     state_ = State::connecting;
-    return new_lanes_.connect(site_, peer_, alive_, [this](const Result<uint64_t>& lanes) { connected(lanes); });
+    return new_lanes_.connect(site_, peer_, alive_,
+                              [this](const Result<NewLanes::Connected>& lanes) { connected(lanes); });
 }
 
-// A lane that is not connected is made later, if there is another one.
-void LinkSetup::connected(const Result<uint64_t>& lanes) {
+// A lane that is not connected is made later, with other GIDs if there are any.
+void LinkSetup::connected(const Result<NewLanes::Connected>& connected) {
     if (state_ != State::connecting) return;
-    if (!lanes) return fail(lanes.status().copy());
+    if (!connected) return fail(connected.status().copy());
     if (!new_lanes_.chose()) {
         ByteWriter pairs;
         write_pairs(pairs, new_lanes_.pairs());
         connection_->send(frame_pairs, pairs);
     }
     ByteWriter content;
-    content.put(*lanes);
+    connected->write(content);
     connection_->send(frame_ready, content);
-    if (new_lanes_.own_ready(*lanes)) go_up();
+    if (new_lanes_.own_ready(*connected)) go_up();
 }
 
 void LinkSetup::go_up() {
-    if (Status settled = new_lanes_.settle(site_, peer_); !settled) return fail(std::move(settled));
+    const Failure none = new_lanes_.settle(site_, peer_).failure();
     state_ = State::up;
     ++site_.links_to[peer_];
     Settings settings = site_.settings;
     settings.path = new_lanes_.path(site_);
     repair_.begin(new_lanes_.lanes(), new_lanes_.rails(), settings.path);
     site_.tell([index = index_, self = site_.rank, peer = peer_, rails = new_lanes_.rails_used(), settings,
-                flushes = new_lanes_.flushes(), made = new_lanes_.take()](LinkTable& table) {
-        table.add(std::make_unique<Link>(index, self, peer, rails, settings, std::move(*made), flushes));
+                flushes = new_lanes_.flushes(), made = new_lanes_.take(), none](LinkTable& table) {
+        auto link = std::make_unique<Link>(index, self, peer, rails, settings, std::move(*made), flushes);
+        if (none.id != ErrorId::none) link->await_lanes(Status(none));
+        table.add(std::move(link));
     });
     for (const Wanted& wanted : std::exchange(wanted_, {})) send_want(wanted);
 }
@@ -193,8 +196,8 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
             }
             break;
         case frame_ready:
-            if (const auto lanes = content.get<uint64_t>(); lanes != 0 && content.at_end()) {
-                if (new_lanes_.peer_ready(lanes) && state_ == State::connecting) go_up();
+            if (const auto ready = NewLanes::Connected::read(content); content.at_end()) {
+                if (new_lanes_.peer_ready(ready) && state_ == State::connecting) go_up();
                 return;
             }
             break;

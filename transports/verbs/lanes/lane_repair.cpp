@@ -38,7 +38,9 @@ void LaneRepair::begin(const std::vector<Lane>& lanes, const std::vector<size_t>
         places_[i].rail = lanes[i].rail;
         places_[i].used_since_us = now_us();
         places_[i].peer_ready = true;
-        if (!lanes[i].pair) lost(i, 0, lanes[i].queue);
+        if (lanes[i].pair) continue;
+        places_[i].misses = 1;  // the best GIDs did not connect
+        lost(i, 0, lanes[i].queue);
     }
 }
 

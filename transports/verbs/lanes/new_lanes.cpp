@@ -252,24 +252,20 @@ Status NewLanes::pair_with(const PairLists& peer, uint32_t link) {
 Status NewLanes::connect(const Site& site, int peer, std::shared_ptr<bool> alive, Done done) const {
     return run_detached("weft-rdma", [alive = std::move(alive), lanes = lanes_, flushes = flushes_, path = path(site),
                                       self = site.rank, peer, dispatcher = site.dispatcher, done = std::move(done)] {
-        uint64_t connected = 0;
-        Failure first;
+        Connected connected;
         for (size_t place = 0; place < lanes->size(); ++place) {
             const Status status = connect_lane((*lanes)[place], path);
-            if (status) connected |= uint64_t(1) << place;
+            if (status) connected.lanes |= uint64_t(1) << place;
             if (status) continue;
-            if (first.id == ErrorId::none) first = status.failure();
+            if (connected.first.id == ErrorId::none) connected.first = status.failure();
             WEFT_LOG_RANK(self, warn, net, "has a lane less to rank {}: {}", peer, status.sentence());
         }
         // A rail whose lanes cannot be connected now may come later, and then needs its flush.
-        if (const Status flush = flushes->connect(path); !flush) {
-            connected = 0;
-            first = flush.failure();
-        }
+        const Status flush = flushes->connect(path);
         // The queue pairs end on the service thread, too.
-        dispatcher->service().post([alive, lanes, flushes, connected, first, done] {
+        dispatcher->service().post([alive, lanes, flushes, connected, wrong = flush.failure(), done] {
             if (!*alive) return;
-            done(connected != 0 ? Result<uint64_t>(connected) : Result<uint64_t>(Status(first)));
+            done(wrong.id == ErrorId::none ? Result<Connected>(connected) : Result<Connected>(Status(wrong)));
         });
     });
 }
@@ -281,7 +277,7 @@ std::vector<uint32_t> NewLanes::keys_of(const Site& site, const Registered& memo
 }
 
 Status NewLanes::settle(const Site& site, int peer) {
-    const uint64_t connected = own_ready_ & peer_ready_;
+    const uint64_t connected = own_ready_->lanes & peer_ready_->lanes;
     for (size_t place = 0; place < lanes_->size(); ++place) {
         Lane& lane = (*lanes_)[place];
         if (connected >> place & 1) {
@@ -294,6 +290,8 @@ Status NewLanes::settle(const Site& site, int peer) {
         lane.state = LaneState::gone;
     }
     if (connected != 0) return ok();
+    for (const auto* side : {&*own_ready_, &*peer_ready_})
+        if (side->first.id != ErrorId::none) return Status(side->first);
     return fail(error::verbs_path, "no rail between rank {} and rank {} is connected at both ends", site.rank, peer);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,13 +36,22 @@ class NewLanes {
     Status pair_with(const PairLists& peer, uint32_t link);
 
     // On a thread of its own. `done` runs on the service thread unless *alive is false. It gets a bit for each lane that is
-    // connected. verbs.path, verbs.call: none is, or a flush is not.
-    using Done = std::function<void(Result<uint64_t>)>;
+    // connected, and what the first other one failed with. verbs.path, verbs.call: a flush is not connected.
+    struct Connected {
+        uint64_t lanes = 0;
+        Failure first;
+        void write(ByteWriter& to) const { to.put(lanes), to.put_failure(first); }
+        static Connected read(ByteReader& from) {
+            const auto lanes = from.get<uint64_t>();
+            return {lanes, from.get_failure()};
+        }
+    };
+    using Done = std::function<void(Result<Connected>)>;
     Status connect(const Site& site, int peer, std::shared_ptr<bool> alive, Done done) const;
     // The lanes that one side has connected. True: both sides have told theirs.
-    bool own_ready(uint64_t lanes) { return own_ready_ = lanes, peer_ready_ != 0; }
-    bool peer_ready(uint64_t lanes) { return peer_ready_ = lanes, own_ready_ != 0; }
-    // Ends the queue pairs that are not connected at both ends. verbs.path: none is.
+    bool own_ready(Connected own) { return own_ready_ = std::move(own), peer_ready_.has_value(); }
+    bool peer_ready(Connected peer) { return peer_ready_ = std::move(peer), own_ready_.has_value(); }
+    // Ends the queue pairs that are not connected at both ends. Not ok: none is, and this is why.
     Status settle(const Site& site, int peer);
     // With the service level and the traffic class of the lower rank, once both sides have told theirs.
     PathOptions path(const Site& site) const;
@@ -70,8 +80,8 @@ class NewLanes {
     std::vector<size_t> rails_;
     size_t rails_used_ = 1;
     bool chose_ = false;
-    int service_level_ = -1, traffic_class_ = -1;                     // of the peer; -1: the own ones count
-    uint64_t own_ready_ = 0, peer_ready_ = 0;                         // a bit for each lane
+    int service_level_ = -1, traffic_class_ = -1;  // of the peer; -1: the own ones count
+    std::optional<Connected> own_ready_, peer_ready_;
     std::shared_ptr<Flushes> flushes_ = std::make_shared<Flushes>();  // of a pair for each rail, if a GPU needs them
     Lanes lanes_ = std::make_shared<std::vector<Lane>>();
 };

@@ -77,11 +77,15 @@ Status Recovery::lose(size_t place, Status why, int64_t now_us) {
         return ok();
     }
     if (none_since_us_ == 0) {
-        none_since_us_ = now_us;
-        none_cause_ = why.copy();
+        await_lanes(why.copy(), now_us);
         WEFT_LOG_RANK(link_.self, warn, net, "has no lane to rank {} any more: {}", link_.peer, why.sentence());
     }
     return ok();
+}
+
+void Recovery::await_lanes(Status why, int64_t now_us) {
+    none_since_us_ = now_us;
+    none_cause_ = std::move(why);
 }
 
 std::vector<size_t> Recovery::lanes_on(const CompletionQueue& queue) const {

@@ -41,6 +41,8 @@ class Recovery {
     // A time may end something.
     bool waits_by_time() const { return recovering_ || none_since_us_ != 0; }
 
+    // No lane lives yet, and this is why.
+    void await_lanes(Status why, int64_t now_us);
     // The lane failed. Not ok: the link has no other one, or something of it cannot be repeated, so it fails.
     Status lose(size_t lane, Status why, int64_t now_us);
     // The lanes on this completion queue.

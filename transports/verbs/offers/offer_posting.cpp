@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/log.hpp"
 #include "transports/verbs/requests.hpp"
 
 namespace weft::internal::verbs {
@@ -30,24 +31,31 @@ Lane* lane_of(const PostingLanes& lanes, OpenOffers& offers, uint32_t connection
     return reachable && inlines && !lane->full() && message - route.message <= span_most ? lane : nullptr;
 }
 
-// False: some lane has no key of the memory.
-bool fill(OfferEntry& entry, uint64_t message, const OpenOffers::Offer& offer, const std::vector<Lane>& lanes) {
+// The first lane that has no key of the memory, or null.
+const Lane* fill(OfferEntry& entry, uint64_t message, const OpenOffers::Offer& offer, const std::vector<Lane>& lanes) {
     entry.number = message;
     entry.address = uintptr_t(offer.target);
     entry.capacity = offer.capacity;
     for (const Lane& lane : lanes) {
         const uint32_t key = static_cast<const Registered*>(offer.memory)->rkey(lane.device);
-        if (lane.rail >= OfferEntry::rails_most || key == 0) return false;
+        if (lane.rail >= OfferEntry::rails_most || key == 0) return &lane;
         entry.keys[lane.rail] = key;
     }
-    return true;
+    return nullptr;
 }
 
 }  // namespace
 
 PostingOutcome send_offer(const PostingLanes& lanes, Incoming& of, uint64_t message, const OpenOffers::Offer& offer) {
     OfferEntry entry;
-    if (of.closed || !fill(entry, message, offer, lanes.all)) return {PostingOutcome::full};
+    if (of.closed) return {PostingOutcome::full};
+    if (const Lane* without = fill(entry, message, offer, lanes.all)) {
+        if (of.offers.declines_first())
+            WEFT_LOG_RANK(of.shape.self, info, net,
+                          "receives from rank {} through slots, because {} has not registered the buffers",
+                          of.shape.peer, without->own.device);
+        return {PostingOutcome::full};
+    }
     Lane* const lane = lane_of(lanes, of.offers, of.connection, message);
     if (lane == nullptr) return {PostingOutcome::full};
     const Area& ring = of.offers.ring();

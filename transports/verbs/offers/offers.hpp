@@ -72,6 +72,8 @@ class OpenOffers {
     }
     bool any() const { return count_ > 0; }
     void withdraw();
+    // True once: no offer of this connection has been declined before.
+    bool declines_first() { return !std::exchange(declined_, true); }
 
     // All entries of a connection go over one lane, so that an old one never lands on a newer one.
     struct Route {
@@ -85,7 +87,7 @@ class OpenOffers {
     Area ring_;
     std::vector<Offer> all_;  // by message modulo their number
     size_t count_ = 0;
-    bool withdrawn_ = false;
+    bool withdrawn_ = false, declined_ = false;
 };
 
 }  // namespace weft::internal::verbs
