@@ -81,6 +81,33 @@ TEST_CASE("a lane that the best GIDs do not connect is made with the next ones",
     mend();
 }
 
+// One pair of ports, of which one GID works, in the order of the ranks' choice or another one.
+TEST_CASE("a link of one rail finds the only GIDs that connect", "[failover]") {
+    std::mt19937 random(1);
+    const int only = GENERATE(0, 1, 2), rank = GENERATE(0, 1), from = GENERATE(0, 1);
+    INFO("GID " << only << ", rank " << rank << " refuses the others, rank " << from << " sends");
+    const char* const device = rank == 0 ? "fake0" : "fake2";
+    const auto refuse = [&](int error) {
+        for (int index = 0; index < 4; ++index)
+            if (index != only) fake_verbs().run(fmt::format("refuse_path {} {} {}", device, index, error));
+    };
+    refuse(101);
+    verbs::Settings settings[2] = {Hosts::with(0, 1, 1), Hosts::with(1, 1, 1)};
+    settings[0].devices = quick_settings("=fake0").devices;
+    settings[1].devices = quick_settings("=fake2").devices;
+    for (verbs::Settings& each : settings) each.no_lane_us = 20'000'000;
+    Lines hosts(settings[0], settings[1]);
+    hosts.add(from, 4, 20'000);
+    hosts.run(20, random);
+    // The side that only receives no longer counts the time without a lane, so its error names what happens now.
+    refuse(0);
+    fake_verbs().run("port fake0 down");
+    std::string why;
+    CHECK_FALSE(hosts.work(why));
+    CHECK_THAT(why, !Catch::Contains("refuses"));
+    mend();
+}
+
 // The device of either side refuses them.
 TEST_CASE("a link whose best GIDs do not connect at all goes up with the next ones", "[failover]") {
     std::mt19937 random(1);

@@ -20,7 +20,7 @@ constexpr int64_t late_data_us = 200'000;
 
 Link::Link(uint32_t index, int self, int peer, size_t rails, const Settings& settings, std::vector<Lane> lanes,
            std::shared_ptr<Flushes> flushes)
-    : state_{.index = index, .self = self, .peer = peer, .lanes = std::move(lanes), .outgoing = {}, .incoming = {}},
+    : state_{.index = index, .self = self, .peer = peer, .outgoing = {}, .incoming = {}, .lanes = std::move(lanes)},
       striped_bytes_(settings.striped_bytes),
       part_bytes_(settings.part_bytes),
       path_(settings.path),

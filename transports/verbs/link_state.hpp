@@ -11,10 +11,10 @@ namespace weft::internal::verbs {
 struct LinkState {
     uint32_t index = 0;
     int self = 0, peer = 0;
-    std::vector<Lane> lanes;
     std::vector<std::shared_ptr<Outgoing>> outgoing;  // by connection
     std::vector<std::shared_ptr<Incoming>> incoming;
-    bool flushes = false;  // a receiver's slots are, or were, in the memory of a GPU that needs flushes
+    bool flushes = false;     // a receiver's slots are, or were, in the memory of a GPU that needs flushes
+    std::vector<Lane> lanes;  // end first: until then, peers may write to the memory of connections
 };
 
 }  // namespace weft::internal::verbs

@@ -39,8 +39,8 @@ void LaneRepair::begin(const std::vector<Lane>& lanes, const std::vector<size_t>
         places_[i].used_since_us = now_us();
         places_[i].peer_ready = true;
         if (lanes[i].pair) continue;
-        places_[i].misses = 1;  // the best GIDs did not connect
         lost(i, 0, lanes[i].queue);
+        places_[i].misses = 1;  // the best GIDs did not connect
     }
 }
 
@@ -58,7 +58,7 @@ void LaneRepair::lost(size_t place, uint32_t generation, std::shared_ptr<Complet
     if (at.state == State::used && now_us() - at.used_since_us > steady_us)
         at.wait_us = 0, at.misses = 0;
     else if (at.state == State::used && (at.misses > 0 || !at.peer_ready))
-        ++at.misses;  // these GIDs connect here, and carry nothing
+        at.missed();  // these GIDs connect here, and carry nothing
     at.state = State::lost;
     at.generation = generation;
     at.queue = std::move(queue);
@@ -166,6 +166,7 @@ bool LaneRepair::take_frame(uint32_t kind, ByteReader& content) {
     if (kind == frame_lane_hurry) {
         hurry(id.lane);
     } else if (kind == frame_lane_refused && at.state == State::offered && id == next_of(id.lane)) {
+        at.missed();
         lost(id.lane, at.generation, at.queue);
     } else if (kind == frame_lane_ready) {
         const bool awaited = at.state == State::connecting && id == next_of(id.lane);
@@ -246,7 +247,7 @@ void LaneRepair::connected(size_t place, uint32_t generation, const Status& stat
     if (at.state != State::connecting || generation != at.generation + 1) return;
     const LaneId id = next_of(place);
     if (!status) {
-        ++at.misses;
+        at.missed();
         WEFT_LOG_RANK(site_.rank, trace, net, "cannot connect a lane to rank {} yet: {}", peer_, status.sentence());
         if (site_.rank > peer_) {  // the peer has not begun
             send_id(frame_lane_refused, id);
@@ -284,7 +285,7 @@ void LaneRepair::take_report(LaneReport report) {
     const bool in_making = (at.state == State::connecting || at.state == State::ending) && report.id == next_of(place);
     if (in_making) {
         if (at.state == State::connecting) {
-            ++at.misses;
+            at.missed();
             ByteWriter content;
             LaneReport{.id = report.id, .cause = report.cause, .connections = {}}.write(content);
             send_(frame_lane_report, content);

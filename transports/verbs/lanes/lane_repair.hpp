@@ -52,6 +52,12 @@ class LaneRepair {
         size_t misses = 0;     // pairs of GIDs that did not connect: the higher rank takes the next one
         int64_t used_since_us = 0, wait_us = 0;
         uint64_t timer = 0;
+
+        // A link without lanes waits for the pair that fits, so the first pairs follow each other quickly.
+        void missed() {
+            constexpr size_t quick = 16;
+            if (++misses <= quick) wait_us = 0;
+        }
     };
     void port_active(size_t device, int port);
     void hurry(size_t place);

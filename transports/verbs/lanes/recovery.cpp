@@ -61,7 +61,7 @@ Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     (void)lane.pair->fail_requests();  // a device that was removed refuses
     losses_[place].cause = why.copy();
     refresh();
-    if (rails_ == 1 && usable_.empty()) return why;
+    if (carried && rails_ == 1 && usable_.empty()) return why;
     // Nothing was sent on it. A device may still have to flush what it received.
     if (!carried && !(link_.flushes && losses_[place].received)) {
         WEFT_LOG_RANK(link_.self, trace, net, "cannot use a lane to rank {} yet: {}", link_.peer, why.sentence());

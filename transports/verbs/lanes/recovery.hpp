@@ -63,7 +63,12 @@ class Recovery {
     bool proved(size_t lane);
     // A request with data is complete.
     void carried() { none_since_us_ = 0; }
-    void received(size_t lane) { losses_[lane].received = true; }
+    void received(size_t lane) {
+        losses_[lane].received = true;
+        // A side that only receives has no requests with data.
+        if (none_since_us_ != 0 && link_.lanes[lane].state == LaneState::living) [[unlikely]]
+            carried();
+    }
     // The link has failed, so no request is posted any more: parts that no device reads are complete.
     void abandon();
 
