@@ -30,11 +30,13 @@ Result<std::shared_ptr<Listener>> Listener::of_process() {
     return shared_by_process<Listener>([]() -> Result<std::shared_ptr<Listener>> {
         auto addresses = local_addresses();
         if (!addresses) return addresses.take_status();
-        return open(*addresses, options().port_range);
+        // Rank 0's process listens at the root's port, too. It need not be the first process of its host.
+        return open(*addresses, options().port_range, options().root_port);
     });
 }
 
-Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& addresses, const std::string& port_range) {
+Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& addresses, const std::string& port_range,
+                                                 int last_port) {
     std::pair<uint16_t, uint16_t> range{0, 0};
     if (!port_range.empty()) {
         auto parsed = parse_port_range(port_range);
@@ -50,12 +52,15 @@ Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& add
         return fail(error::system_descriptors, "no descriptor is left for the process's listener: {}",
                     no_descriptor_text(errno));
     listener->watch(listener->timer_.number(), timer_key, POLLIN, true);
+    std::vector<uint16_t> ports;
+    for (int port = range.first; port <= range.second; ++port) ports.push_back(uint16_t(port));
+    std::stable_partition(ports.begin(), ports.end(), [last_port](uint16_t port) { return port != last_port; });
     Status last;
     for (const Address& address : addresses)
-        for (int port = range.first; port <= range.second; ++port) {
-            last = listener->listen_at(address.with_port(uint16_t(port)));
+        for (const uint16_t port : ports) {
+            last = listener->listen_at(address.with_port(port));
             if (last) break;
-            if (port == range.second) WEFT_LOG(info, net, "{}", last.text());
+            if (port == ports.back()) WEFT_LOG(info, net, "{}", last.text());
         }
     if (listener->addresses_.empty()) {
         if (last) return fail(error::internal_state, "there is no address to listen at");

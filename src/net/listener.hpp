@@ -25,8 +25,10 @@ class Listener {
 
     // The process's listener, opened by the first caller and closed with its last owner.
     static Result<std::shared_ptr<Listener>> of_process();
-    // A listener on a free port of each address; for of_process() and tests.
-    static Result<std::shared_ptr<Listener>> open(const std::vector<Address>& addresses, const std::string& port_range);
+    // A listener on a free port of each address; for of_process() and tests. `last`: a port that is taken only if no other
+    // one is free, or 0.
+    static Result<std::shared_ptr<Listener>> open(const std::vector<Address>& addresses, const std::string& port_range,
+                                                  int last = 0);
 
     // With the port, best first.
     const std::vector<Address>& addresses() const { return addresses_; }

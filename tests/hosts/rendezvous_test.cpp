@@ -396,11 +396,34 @@ TEST_CASE("hosts with a common address use another one, or report at once that t
     CHECK(job.answer(0, "init").rfind("8 ", 0) == 0);
     // The same of a root that a variable names, at a port of the range.
     NetworkJob derived(network, 1);
-    derived.start(1, {"environment"}, with(derived_at(twin, 40000, 1, 0), {"WEFT_PORT_RANGE=40000-40010"}));
+    derived.start(1, {"environment"}, with(derived_at(twin, 40000, 1, 0), {"WEFT_PORT_RANGE=40000-40000"}));
     derived.finish();
     INFO(derived.everything());
     CHECK(derived.answer(0, "environment").rfind("6 ", 0) == 0);
     CHECK(contains(derived.answer(0, "environment"), twin + ":40000"));
+}
+
+TEST_CASE("another process of the root's host leaves the root's port free", "[rendezvous]") {
+    NEEDS_A_NETWORK();
+    Network network(2);
+    const auto variables = [](int rank) {
+        return std::vector<std::string>{quiet,
+                                        "WEFT_SECRET=of test " + std::to_string(getpid()),
+                                        "WEFT_RANK=" + std::to_string(rank),
+                                        "WEFT_SIZE=4",
+                                        "WEFT_ROOT_HOST=" + Network::address(0),
+                                        "WEFT_ROOT_PORT=40000",
+                                        "WEFT_PORT_RANGE=40000-40010",
+                                        "WEFT_INIT_TIMEOUT_MS=60000"};
+    };
+    NetworkJob job(network, 2);
+    job.use_id(std::string(256, '0'));  // the environment has another one
+    for (const int rank : {1, 2, 3}) job.start(rank, {"environment", "reduce=1000", "destroy"}, variables(rank));
+    usleep(500'000);  // rank 1 has found a port for its host
+    job.start(0, {"environment", "reduce=1000", "destroy"}, variables(0));
+    job.finish();
+    INFO(job.everything());
+    for (int process = 0; process < 4; ++process) CHECK(job.answer(process, "reduce") == "0");
 }
 
 TEST_CASE("a root's name without an address and a root's port in use are errors", "[rendezvous]") {

@@ -241,6 +241,15 @@ TEST_CASE("ports come from the range, and a full range is an error", "[listener]
     auto second = Listener::open({loopback()}, fmt::format("{}-{}", port, std::min(65535, port + 50)));
     REQUIRE(second.ok());
     CHECK((*second)->addresses()[0].port() > port);
+    first.reset();
+    // The last port is that of a root.
+    const std::string range = fmt::format("{}-{}", port, std::min(65535, port + 50));
+    const auto other = Listener::open({loopback()}, range, port);
+    REQUIRE(other.ok());
+    CHECK((*other)->addresses()[0].port() > port);
+    const auto alone = Listener::open({loopback()}, fmt::format("{0}-{0}", port), port);
+    REQUIRE(alone.ok());
+    CHECK((*alone)->addresses()[0].port() == port);
 }
 
 TEST_CASE("the process's listener is shared, closed with its last owner, and new in a forked child", "[listener]") {
