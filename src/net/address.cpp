@@ -158,6 +158,17 @@ Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) 
     return std::pair(uint16_t(*first), uint16_t(*last));
 }
 
+Result<std::vector<uint16_t>> ports_of_range(const std::string& text, int last) {
+    if (text.empty()) return std::vector<uint16_t>{0};
+    const auto range = parse_port_range(text);
+    if (!range) return range.status().copy();
+    std::vector<uint16_t> ports;
+    for (int port = range->first; port <= range->second; ++port)
+        if (port != last) ports.push_back(uint16_t(port));
+    if (last >= range->first && last <= range->second) ports.push_back(uint16_t(last));
+    return ports;
+}
+
 static Result<int> wanted_family(const std::string& family) {
     if (family.empty()) return int(AF_UNSPEC);
     if (family == "AF_INET") return int(AF_INET);

@@ -69,6 +69,8 @@ PackedAddresses pack_addresses(const std::vector<Address>& addresses);
 
 // A port, or first-last, as in WEFT_PORT_RANGE. option.value says what is expected.
 Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text);
+// Its ports in order, but `last` at the end. Of no text: port 0, which is any.
+Result<std::vector<uint16_t>> ports_of_range(const std::string& text, int last);
 
 // The addresses of a name, or of an address as text. May block in the resolver. tcp.unknown-host: the name has no
 // address, perhaps not yet (pods, new hosts). tcp.resolver: the resolver failed.

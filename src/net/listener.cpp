@@ -37,12 +37,8 @@ Result<std::shared_ptr<Listener>> Listener::of_process() {
 
 Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& addresses, const std::string& port_range,
                                                  int last_port) {
-    std::pair<uint16_t, uint16_t> range{0, 0};
-    if (!port_range.empty()) {
-        auto parsed = parse_port_range(port_range);
-        if (!parsed) return parsed.take_status();
-        range = *parsed;
-    }
+    auto ports = ports_of_range(port_range, last_port);
+    if (!ports) return ports.take_status();
     std::shared_ptr<Listener> listener(new Listener);
     listener->next_key_ = first_connection_key;
     listener->epoll_ = Fd::epoll();
@@ -52,15 +48,12 @@ Result<std::shared_ptr<Listener>> Listener::open(const std::vector<Address>& add
         return fail(error::system_descriptors, "no descriptor is left for the process's listener: {}",
                     no_descriptor_text(errno));
     listener->watch(listener->timer_.number(), timer_key, POLLIN, true);
-    std::vector<uint16_t> ports;
-    for (int port = range.first; port <= range.second; ++port) ports.push_back(uint16_t(port));
-    std::stable_partition(ports.begin(), ports.end(), [last_port](uint16_t port) { return port != last_port; });
     Status last;
     for (const Address& address : addresses)
-        for (const uint16_t port : ports) {
+        for (const uint16_t port : *ports) {
             last = listener->listen_at(address.with_port(port));
             if (last) break;
-            if (port == ports.back()) WEFT_LOG(info, net, "{}", last.text());
+            if (port == ports->back()) WEFT_LOG(info, net, "{}", last.text());
         }
     if (listener->addresses_.empty()) {
         if (last) return fail(error::internal_state, "there is no address to listen at");

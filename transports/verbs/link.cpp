@@ -240,8 +240,6 @@ void Link::lose_lane(size_t lane, Status why) {
     if (Status lost = recovery_.lose(lane, std::move(why), now_us()); !lost) fail(std::move(lost));
 }
 
-void Link::await_lanes(Status why) { recovery_.await_lanes(std::move(why), now_us()); }
-
 void Link::lose_queue(const CompletionQueue& queue) {
     for (const size_t place : recovery_.lanes_on(queue))
         lose_lane(place,

@@ -43,8 +43,6 @@ class Link {
     const Status& failure();
 
     // Lanes that fail and return (recovery.hpp).
-    // None of the first lanes is connected.
-    void await_lanes(Status why);
     void lose_queue(const CompletionQueue& queue);
     // For one cause, as Recovery::replaceable() and probing() name them.
     void lose_lanes(const std::vector<size_t>& lanes, const Status& why);

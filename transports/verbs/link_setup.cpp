@@ -95,12 +95,11 @@ Status LinkSetup::accept_answer(const Offer& answer) {
 
 Status LinkSetup::begin_connecting() {
     state_ = State::connecting;
-    return new_lanes_.connect(site_, peer_, alive_,
-                              [this](const Result<NewLanes::Connected>& lanes) { connected(lanes); });
+    return new_lanes_.connect(site_, peer_, alive_, [this](const Result<ConnectedLanes>& lanes) { connected(lanes); });
 }
 
 // A lane that is not connected is made later, with other GIDs if there are any.
-void LinkSetup::connected(const Result<NewLanes::Connected>& connected) {
+void LinkSetup::connected(const Result<ConnectedLanes>& connected) {
     if (state_ != State::connecting) return;
     if (!connected) return fail(connected.status().copy());
     if (!new_lanes_.chose()) {
@@ -124,7 +123,7 @@ void LinkSetup::go_up() {
     site_.tell([index = index_, self = site_.rank, peer = peer_, rails = new_lanes_.rails_used(), settings,
                 flushes = new_lanes_.flushes(), made = new_lanes_.take(), none](LinkTable& table) {
         auto link = std::make_unique<Link>(index, self, peer, rails, settings, std::move(*made), flushes);
-        if (none.id != ErrorId::none) link->await_lanes(Status(none));
+        if (none.id != ErrorId::none) link->recovery().await_lanes(Status(none), now_us());
         table.add(std::move(link));
     });
     for (const Wanted& wanted : std::exchange(wanted_, {})) send_want(wanted);
@@ -154,14 +153,12 @@ void LinkSetup::send_want(const Wanted& wanted) {
         return site_.tell([outgoing = wanted.outgoing, failure = failure_.failure()](LinkTable&) {
             outgoing->failure = Status(failure);
         });
-    if (outgoing_.size() >= Immediate::connections_most) {
-        site_.tell([outgoing = wanted.outgoing](LinkTable&) {
+    if (outgoing_.size() >= Immediate::connections_most)
+        return site_.tell([outgoing = wanted.outgoing](LinkTable&) {
             outgoing->failure = weft::internal::fail(
                 error::internal_state, "rank {} has {} connections to rank {} over verbs; there can be no more",
                 outgoing->shape.self, uint32_t(Immediate::connections_most), outgoing->shape.peer);
         });
-        return;
-    }
     Want want{.number = wanted.number,
               .connection = uint32_t(outgoing_.size()),
               .depth = int32_t(wanted.outgoing->shape.depth),
@@ -196,7 +193,7 @@ void LinkSetup::take_frame(uint32_t kind, ByteReader& content) {
             }
             break;
         case frame_ready:
-            if (const auto ready = NewLanes::Connected::read(content); content.at_end()) {
+            if (const auto ready = ConnectedLanes::read(content); content.at_end()) {
                 if (new_lanes_.peer_ready(ready) && state_ == State::connecting) go_up();
                 return;
             }

@@ -44,7 +44,7 @@ class LinkSetup {
     Status answer(const Offer& offer);
     Status accept_answer(const Offer& answer);
     Status begin_connecting();
-    void connected(const Result<NewLanes::Connected>& connected);
+    void connected(const Result<ConnectedLanes>& connected);
     void go_up();
     void send(uint32_t kind, const ByteWriter& content);
     void send_want(const Wanted& wanted);

@@ -252,7 +252,7 @@ Status NewLanes::pair_with(const PairLists& peer, uint32_t link) {
 Status NewLanes::connect(const Site& site, int peer, std::shared_ptr<bool> alive, Done done) const {
     return run_detached("weft-rdma", [alive = std::move(alive), lanes = lanes_, flushes = flushes_, path = path(site),
                                       self = site.rank, peer, dispatcher = site.dispatcher, done = std::move(done)] {
-        Connected connected;
+        ConnectedLanes connected;
         for (size_t place = 0; place < lanes->size(); ++place) {
             const Status status = connect_lane((*lanes)[place], path);
             if (status) connected.lanes |= uint64_t(1) << place;
@@ -265,7 +265,7 @@ Status NewLanes::connect(const Site& site, int peer, std::shared_ptr<bool> alive
         // The queue pairs end on the service thread, too.
         dispatcher->service().post([alive, lanes, flushes, connected, wrong = flush.failure(), done] {
             if (!*alive) return;
-            done(wrong.id == ErrorId::none ? Result<Connected>(connected) : Result<Connected>(Status(wrong)));
+            done(wrong.id == ErrorId::none ? Result<ConnectedLanes>(connected) : Result<ConnectedLanes>(Status(wrong)));
         });
     });
 }

@@ -23,6 +23,17 @@ Status prepare_lane(Lane& lane, uint32_t link, size_t place);
 // peer must know before it connects. May block for seconds. verbs.path, verbs.call.
 Status connect_lane(Lane& lane, const PathOptions& path);
 
+// Of one side.
+struct ConnectedLanes {
+    uint64_t lanes = 0;  // a bit for each
+    Failure first;       // why the first other one is not connected
+    void write(ByteWriter& to) const { to.put(lanes), to.put_failure(first); }
+    static ConnectedLanes read(ByteReader& from) {
+        const auto lanes = from.get<uint64_t>();
+        return {lanes, from.get_failure()};
+    }
+};
+
 // Owned by a link's set-up. Thread-bound to the service thread.
 class NewLanes {
   public:
@@ -35,22 +46,13 @@ class NewLanes {
     // Keeps the queue pairs that both sides have, and lets them receive for the link `link`.
     Status pair_with(const PairLists& peer, uint32_t link);
 
-    // On a thread of its own. `done` runs on the service thread unless *alive is false. It gets a bit for each lane that is
-    // connected, and what the first other one failed with. verbs.path, verbs.call: a flush is not connected.
-    struct Connected {
-        uint64_t lanes = 0;
-        Failure first;
-        void write(ByteWriter& to) const { to.put(lanes), to.put_failure(first); }
-        static Connected read(ByteReader& from) {
-            const auto lanes = from.get<uint64_t>();
-            return {lanes, from.get_failure()};
-        }
-    };
-    using Done = std::function<void(Result<Connected>)>;
+    // On a thread of its own. `done` runs on the service thread unless *alive is false. verbs.path, verbs.call: a flush is
+    // not connected.
+    using Done = std::function<void(Result<ConnectedLanes>)>;
     Status connect(const Site& site, int peer, std::shared_ptr<bool> alive, Done done) const;
     // The lanes that one side has connected. True: both sides have told theirs.
-    bool own_ready(Connected own) { return own_ready_ = std::move(own), peer_ready_.has_value(); }
-    bool peer_ready(Connected peer) { return peer_ready_ = std::move(peer), own_ready_.has_value(); }
+    bool own_ready(ConnectedLanes own) { return own_ready_ = std::move(own), peer_ready_.has_value(); }
+    bool peer_ready(ConnectedLanes peer) { return peer_ready_ = std::move(peer), own_ready_.has_value(); }
     // Ends the queue pairs that are not connected at both ends. Not ok: none is, and this is why.
     Status settle(const Site& site, int peer);
     // With the service level and the traffic class of the lower rank, once both sides have told theirs.
@@ -81,7 +83,7 @@ class NewLanes {
     size_t rails_used_ = 1;
     bool chose_ = false;
     int service_level_ = -1, traffic_class_ = -1;  // of the peer; -1: the own ones count
-    std::optional<Connected> own_ready_, peer_ready_;
+    std::optional<ConnectedLanes> own_ready_, peer_ready_;
     std::shared_ptr<Flushes> flushes_ = std::make_shared<Flushes>();  // of a pair for each rail, if a GPU needs them
     Lanes lanes_ = std::make_shared<std::vector<Lane>>();
 };

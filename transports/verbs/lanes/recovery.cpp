@@ -83,11 +83,6 @@ Status Recovery::lose(size_t place, Status why, int64_t now_us) {
     return ok();
 }
 
-void Recovery::await_lanes(Status why, int64_t now_us) {
-    none_since_us_ = now_us;
-    none_cause_ = std::move(why);
-}
-
 std::vector<size_t> Recovery::lanes_on(const CompletionQueue& queue) const {
     std::vector<size_t> places;
     for (size_t place = 0; place < link_.lanes.size(); ++place)

@@ -42,7 +42,7 @@ class Recovery {
     bool waits_by_time() const { return recovering_ || none_since_us_ != 0; }
 
     // No lane lives yet, and this is why.
-    void await_lanes(Status why, int64_t now_us);
+    void await_lanes(Status why, int64_t now_us) { none_since_us_ = now_us, none_cause_ = std::move(why); }
     // The lane failed. Not ok: the link has no other one, or something of it cannot be repeated, so it fails.
     Status lose(size_t lane, Status why, int64_t now_us);
     // The lanes on this completion queue.
