@@ -374,6 +374,34 @@ TEST_CASE("exact iterations come first, and 1-bit momentum follows them") {
     });
 }
 
+TEST_CASE("1-bit momentum keeps its size after ranks have joined, with each divisor") {
+    for (const weftTrainDivisor_t divisor : {weftTrainDivideByRanks, weftTrainDivideByActive}) {
+        const Inputs inputs = {{12, 12, 3}, divisor};
+        on_all(inputs.ranks(), [&](weftComm_t comm, int own) {
+            weftTrainCompressorConfig_t config = config_of(weftTrainOneBit);
+            config.momentum = 0.9;
+            config.startIteration = 1;
+            const OwnCompressor compressor(config);
+            weftTrainDdpConfig_t hooked = compressor.hooked();
+            hooked.join = 1;
+            hooked.divisor = divisor;
+            HookedModel model(comm, program_has_devices, matrix_and_vector, hooked);
+            double momentum = 0;
+            for (int k = 0; inputs.has(own, k); ++k) {
+                // Of one magnitude on each rank, so that signs are exact.
+                const auto size = [&](int rank) { return double((rank + 1) * (k % 3 + 1)); };
+                model.iterate([&](int, size_t i) { return size(own) * (i % 3 == 0 ? -1 : 1); });
+                const double average = inputs.average(k, size);
+                momentum = 0.9 * momentum + 0.1 * average;
+                const std::vector<double> matrix = model.numbers(0);
+                for (size_t i = 0; i < 120; ++i)
+                    demand(std::fabs(std::fabs(matrix[i]) - (k == 0 ? average : momentum)) < 1e-4, "the size");
+            }
+            model.join();
+        });
+    }
+}
+
 TEST_CASE("an iteration that accumulates sends nothing, and the hook compresses the sum") {
     for (const weftTrainCompression_t method : compressing_methods) {
         CAPTURE(int(method));
