@@ -707,8 +707,9 @@ WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t 
 /* Drops the reduced gradients of `shard`, so that the next reduction does not add to them. Host memory of gradients is
  * given back to the system until the next reduction, as with zero_grad(set_to_none=True) of PyTorch: for whole gradients
  * weftTrainShardFinish has done so. The addresses of pieces stay valid for the next reduction's results. Meanwhile they
- * must not be written, and zeros are read. A device's memory stays allocated.
- * Errors: weftInvalidUsage (an iteration is open).
+ * must not be written, and zeros are read. A device's memory stays allocated: work in the order of the stream of the last
+ * weftTrainShardFinish writes the zeros there.
+ * Errors: weftInvalidUsage (an iteration is open, that stream is captured), weftSystemError.
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);
 

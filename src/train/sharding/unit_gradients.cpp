@@ -1,6 +1,7 @@
 #include "src/train/sharding/unit_gradients.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/train/sharding/unit_order.hpp"
 
@@ -187,12 +188,21 @@ void UnitGradients::discard() {
     }
 }
 
-void UnitGradients::zero() {
+Status UnitGradients::zero() {
     for (Unit& unit : *units_) {
+        FlatBuffer& shard = unit.gradient.shard;
+        const bool had_numbers = unit.gradient.has_shard && shard.bytes() > 0;
         unit.gradient.has_shard = unit.gradient.has_partial = false;
-        unit.gradient.shard.discard();
+        shard.discard();
+        // An optimizer that keeps the address would apply the old numbers again.
+        if (!had_numbers || shard.discarded()) continue;
+        if (unit.host_shards)
+            memset(shard.data(), 0, shard.bytes());
+        else
+            WEFT_TRY(space_->zero(shard.data(), shard.bytes()));
     }
     discard();
+    return ok();
 }
 
 }  // namespace weft::internal::train
