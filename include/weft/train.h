@@ -988,7 +988,7 @@ WEFT_API weftResult_t weftTrainReplicaDestroy(weftTrainReplica_t replica);
 /* Copies this rank's state into the memory of this rank and of the other ranks of its group. All ranks of `comm` call
  * it. Their number is a multiple of jump times copies. Once it has succeeded, older versions are freed. If it fails, the
  * older version can be loaded. Blocks. `replica` holds the copies.
- * version           equal on all ranks, and larger than those before, such as the step
+ * version           Equal on all ranks, such as the step. Not smaller than those before; an equal one is saved again
  * boxes, boxCount   this rank's boxes, elements. Boxes of several ranks are equal or disjoint, and cover
  *                   each tensor. Ranks that own equal boxes pass equal elements.
  * items, itemCount  Small data, host memory, bytes.
