@@ -150,7 +150,8 @@ typedef struct {
     weftTrainSharding_t sharding; /* of all units */
     weftTrainStage_t stage;       /* the memory that is sharded */
     int shardRanks; /* consecutive ranks that share one copy of the model (HSDP); 0: all ranks of the communicator */
-    double divisor; /* gradients are the sum over all ranks divided by it; 0: the number of ranks */
+    double divisor; /* gradients are the sum over all ranks divided by it; 0: the number of ranks. With another number
+                       bfloat16 gradients are multiplied by 1 / divisor in bfloat16, as in PyTorch */
     int onDevice;   /* 1: the model lies on the communicator's device; 0: in host memory */
     /* Mixed precision of float32 parameters: float32, float16 or bfloat16. Of two neighbours that differ
      * one is float32. The optimizer's values stay float32. weftNumTypes: the default */
