@@ -188,7 +188,7 @@ typedef struct {
     size_t size;    /* sizeof(weftTrainPiece_t) of the caller */
     void* values;   /* for the optimizer: valid as long as the object */
     void* gradient; /* the reduced gradient, or NULL if there is none or an iteration is open. Each time at one address,
-                       where zeros are while there is none */
+                       where zeros are after an iteration without one */
     size_t begin;   /* element of the parameter */
     size_t count;   /* elements; may be 0 */
 } weftTrainPiece_t;
@@ -708,9 +708,9 @@ WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t 
 /* Drops the reduced gradients of `shard`, so that the next reduction does not add to them. Host memory of gradients is
  * given back to the system until the next reduction, as with zero_grad(set_to_none=True) of PyTorch: for whole gradients
  * weftTrainShardFinish has done so. The addresses of pieces stay valid for the next reduction's results. Meanwhile they
- * must not be written, and zeros are read. A device's memory stays allocated: work in the order of the stream of the last
- * weftTrainShardFinish writes the zeros there.
- * Errors: weftInvalidUsage (an iteration is open, that stream is captured), weftSystemError.
+ * must not be written, and zeros are read. Memory that stays allocated (a device's, with shardsOnHost, keepGradients)
+ * keeps the old numbers until weftTrainShardFinish of the next iteration, which leaves zeros if the unit was not reduced.
+ * Errors: weftInvalidUsage (an iteration is open).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);
 

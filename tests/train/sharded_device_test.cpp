@@ -118,9 +118,10 @@ class DeviceShard {
         }
         zero();
     }
-    // Afterwards the stream, or the host, reads zeros where gradients were.
+    // Of an iteration that reduces nothing the stream, or the host, reads zeros.
     void zero() {
         demand(weftTrainShardZeroGradients(shard_));
+        demand(weftTrainShardFinish(shard_, stream()));
         for (const auto& [p, gradient] : gradients_)
             see(
                 gradient, p, or_else(types_.output, own_type(p)), 0, piece(p).count, [](size_t) { return 0; },
@@ -137,9 +138,11 @@ class DeviceShard {
         demand(cuLaunchHostFunc(stream_.handle, wait, &go));
         demand(cuMemcpyAsync(kept, CUdeviceptr(gradients_.at(last.parameter)), last.bytes.size(), stream_.handle));
         const weftResult_t zeroed = weftTrainShardZeroGradients(shard_);
+        const weftResult_t finished = weftTrainShardFinish(shard_, stream());
         go = true;
         go.notify_all();
         demand(zeroed);
+        demand(finished);
         see(reinterpret_cast<void*>(kept), last.parameter, last.type, last.digits,
             last.bytes.size() / size_of(last.type), last.expected);
         zero();

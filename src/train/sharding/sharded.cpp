@@ -195,10 +195,13 @@ Status Sharded::finish(weftStream_t stream) {
     }
     WEFT_TRY(ended_by(gradients_.finish()));
     gathers_.finish();
+    const bool has_old = gradients_.has_old();
+    // The stream's last step may still read old gradients.
+    if (has_old) WEFT_TRY(ended_by(space_->follow(stream)));
     // The host reads gradients and changes values next: copies from and to its memory have ended then.
     if (has_host_shards()) WEFT_TRY(ended_by(space_->synchronize()));
+    if (has_old) WEFT_TRY(ended_by(gradients_.zero_old()));
     open_ = false;
-    finished_for_ = stream;
     if (space_->on_device()) WEFT_TRY(ended_by(groups_.state()));
     return ended_by(space_->lead(stream));
 }
@@ -206,22 +209,13 @@ Status Sharded::finish(weftStream_t stream) {
 Status Sharded::zero_gradients() {
     WEFT_TRY(usable());
     if (open_) return fail(error::train_iteration, "an iteration is open: finish it before the gradients are zeroed");
-    // The caller's stream may still read the gradients for a step.
-    const bool by_stream = !has_host_shards() && has_reduced();
-    if (by_stream) {
-        WEFT_TRY(space_->check("weftTrainShardZeroGradients", finished_for_));
-        WEFT_TRY(ended_by(space_->follow(finished_for_)));
-    }
-    WEFT_TRY(ended_by(gradients_.zero()));
-    return by_stream ? ended_by(space_->lead(finished_for_)) : ok();
-}
-
-bool Sharded::has_reduced() const {
-    return std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient.has_shard; });
+    gradients_.zero();
+    return ok();
 }
 
 bool Sharded::reduced() const {
-    return !open_ && has_reduced() &&
+    return !open_ &&
+           std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient.has_shard; }) &&
            std::none_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient.has_partial; });
 }
 

@@ -53,7 +53,6 @@ class Sharded {
     // Without `synchronizes` the sum stays one of the shard group.
     Status reduce_scatter(int number, bool synchronizes, weftStream_t stream);
     Status finish(weftStream_t stream);
-    // In the order of the stream of the last finish().
     Status zero_gradients();
     // Whether no iteration is open, there are reduced gradients, and none is still to be reduced over replicas.
     bool reduced() const;
@@ -76,7 +75,6 @@ class Sharded {
     Status reserve(bool has_replicas, int hosts);
     Status scatter_values(const ShardingPlan& plan);
     Status usable() const;
-    bool has_reduced() const;
     // Of shards in host memory, whose units lie on a device.
     bool has_host_shards() const { return !units_.empty() && units_.front().host_shards; }
     // Keeps a failure after which the object has ended, and ends it on all ranks.
@@ -89,8 +87,7 @@ class Sharded {
     FlatBuffer staging_;
     UnitGathers gathers_;
     UnitGradients gradients_;
-    bool open_ = true;                     // other ranks may wait for this one: while it is made, and in an iteration
-    weftStream_t finished_for_ = nullptr;  // the caller's, which uses the reduced gradients
+    bool open_ = true;  // other ranks may wait for this one: while it is made, and in an iteration
     Status failure_;
     std::unique_ptr<LaunchQueue> queue_;  // the last field: its thread uses the others
 };

@@ -188,20 +188,31 @@ void UnitGradients::discard() {
     }
 }
 
-Status UnitGradients::zero() {
+void UnitGradients::zero() {
     for (Unit& unit : *units_) {
-        FlatBuffer& shard = unit.gradient.shard;
-        const bool had_numbers = unit.gradient.has_shard && shard.bytes() > 0;
-        unit.gradient.has_shard = unit.gradient.has_partial = false;
-        shard.discard();
-        // An optimizer that keeps the address would apply the old numbers again.
-        if (!had_numbers || shard.discarded()) continue;
-        if (unit.host_shards)
-            memset(shard.data(), 0, shard.bytes());
-        else
-            WEFT_TRY(space_->zero(shard.data(), shard.bytes()));
+        UnitGradient& gradient = unit.gradient;
+        gradient.has_old |= gradient.has_shard && gradient.shard.bytes() > 0;
+        gradient.has_shard = gradient.has_partial = false;
+        gradient.shard.discard();
+        gradient.has_old = gradient.has_old && !gradient.shard.discarded();
     }
     discard();
+}
+
+bool UnitGradients::has_old() const {
+    return std::any_of(units_->begin(), units_->end(),
+                       [](const Unit& unit) { return unit.gradient.has_old && !unit.gradient.has_shard; });
+}
+
+Status UnitGradients::zero_old() {
+    for (Unit& unit : *units_) {
+        UnitGradient& gradient = unit.gradient;
+        if (!std::exchange(gradient.has_old, false) || gradient.has_shard) continue;
+        if (unit.host_shards)
+            memset(gradient.shard.data(), 0, gradient.shard.bytes());
+        else
+            WEFT_TRY(space_->zero(gradient.shard.data(), gradient.shard.bytes()));
+    }
     return ok();
 }
 
