@@ -150,7 +150,8 @@ typedef struct {
     weftTrainSharding_t sharding; /* of all units */
     weftTrainStage_t stage;       /* the memory that is sharded */
     int shardRanks; /* consecutive ranks that share one copy of the model (HSDP); 0: all ranks of the communicator */
-    double divisor; /* gradients are the sum over all ranks divided by it; 0: the number of ranks */
+    double divisor; /* gradients are the sum over all ranks divided by it; 0: the number of ranks. With another number
+                       bfloat16 gradients are multiplied by 1 / divisor in bfloat16, as in PyTorch */
     int onDevice;   /* 1: the model lies on the communicator's device; 0: in host memory */
     /* Mixed precision of float32 parameters: float32, float16 or bfloat16. Of two neighbours that differ
      * one is float32. The optimizer's values stay float32. weftNumTypes: the default */
@@ -187,7 +188,7 @@ typedef struct {
     size_t size;    /* sizeof(weftTrainPiece_t) of the caller */
     void* values;   /* for the optimizer: valid as long as the object */
     void* gradient; /* the reduced gradient, or NULL if there is none or an iteration is open. Each time at one address,
-                       where zeros are while there is none */
+                       where zeros are after an iteration without one */
     size_t begin;   /* element of the parameter */
     size_t count;   /* elements; may be 0 */
 } weftTrainPiece_t;
@@ -707,7 +708,8 @@ WEFT_API weftResult_t weftTrainShardFinish(weftTrainShard_t shard, weftStream_t 
 /* Drops the reduced gradients of `shard`, so that the next reduction does not add to them. Host memory of gradients is
  * given back to the system until the next reduction, as with zero_grad(set_to_none=True) of PyTorch: for whole gradients
  * weftTrainShardFinish has done so. The addresses of pieces stay valid for the next reduction's results. Meanwhile they
- * must not be written, and zeros are read. A device's memory stays allocated.
+ * must not be written, and zeros are read. Memory that stays allocated (a device's, with shardsOnHost, keepGradients)
+ * keeps the old numbers until weftTrainShardFinish of the next iteration, which leaves zeros if the unit was not reduced.
  * Errors: weftInvalidUsage (an iteration is open).
  * Thread-bound. */
 WEFT_API weftResult_t weftTrainShardZeroGradients(weftTrainShard_t shard);
@@ -987,7 +989,7 @@ WEFT_API weftResult_t weftTrainReplicaDestroy(weftTrainReplica_t replica);
 /* Copies this rank's state into the memory of this rank and of the other ranks of its group. All ranks of `comm` call
  * it. Their number is a multiple of jump times copies. Once it has succeeded, older versions are freed. If it fails, the
  * older version can be loaded. Blocks. `replica` holds the copies.
- * version           equal on all ranks, and larger than those before, such as the step
+ * version           Equal on all ranks, such as the step. Not smaller than those before; an equal one is saved again
  * boxes, boxCount   this rank's boxes, elements. Boxes of several ranks are equal or disjoint, and cover
  *                   each tensor. Ranks that own equal boxes pass equal elements.
  * items, itemCount  Small data, host memory, bytes.

@@ -226,7 +226,7 @@ class Replica(_Closing, _weft.Replica):
     ) -> None:
         """Copies this rank's arrays or Boxes into the memory of its group. Then older versions are freed.
 
-        version: equal on all ranks, and larger than those before, such as the step.
+        version: equal on all ranks, such as the step, and not smaller than those before.
         stream: the CUDA stream that has written the arrays on devices.
         """
         try:

@@ -1,6 +1,7 @@
 // Checkpoints that cannot be saved or loaded: full disks, other models, damaged files, wrong arguments.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -200,7 +201,30 @@ TEST_CASE("a folder that another save writes to is refused on all ranks, unless 
     const pid_t ended = fork();
     if (ended == 0) _exit(0);
     REQUIRE(waitpid(ended, nullptr, 0) == ended);
-    std::ofstream(lock) << host << '\n' << ended << '\n';
+    // Its number stands for it only in its own boot and PID namespace: a container may have the same host name.
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    struct stat processes {};
+    REQUIRE(stat("/proc/self/ns/pid", &processes) == 0);
+    const std::string own = boot + ' ' + std::to_string(processes.st_ino);
+    for (const std::string& elsewhere : {std::string(), own + "1", "1" + own}) {
+        std::ofstream(lock) << host << '\n' << ended << '\n' << elsewhere << '\n';
+        on_keepers(1, [&](Keeper& keeper, int) {
+            auto parts = model.parts(0);
+            keeper.expect(keeper.save(name, parts), "train.checkpoint-busy");
+        });
+        CHECK(exists(lock));
+    }
+    std::ofstream(lock) << host << '\n' << ended << '\n' << own << '\n';
+    // Another save passes it over at this moment.
+    const int passing = open(name.c_str(), O_RDONLY | O_DIRECTORY);
+    REQUIRE(flock(passing, LOCK_EX | LOCK_NB) == 0);
+    on_keepers(1, [&](Keeper& keeper, int) {
+        auto parts = model.parts(0);
+        keeper.expect(keeper.save(name, parts), "train.checkpoint-busy");
+    });
+    CHECK(exists(lock));
+    close(passing);
     on_keepers(2, [&](Keeper& keeper, int rank) {
         auto parts = model.parts(rank);
         keeper.check(keeper.save(name, parts, {}, weftTrainSaveBackground));

@@ -1,5 +1,5 @@
-// Compressing hooks: golden values, and losses over many iterations and by Join. In host memory or on devices, as the
-// program has it.
+// Compressing hooks: golden values, and losses over many iterations and by Join. Averages in 16 bits. In host memory or on
+// devices, as the program has it.
 #include <weft/train.h>
 
 #include <algorithm>
@@ -374,6 +374,34 @@ TEST_CASE("exact iterations come first, and 1-bit momentum follows them") {
     });
 }
 
+TEST_CASE("1-bit momentum keeps its size after ranks have joined, with each divisor") {
+    for (const weftTrainDivisor_t divisor : {weftTrainDivideByRanks, weftTrainDivideByActive}) {
+        const Inputs inputs = {{12, 12, 3}, divisor};
+        on_all(inputs.ranks(), [&](weftComm_t comm, int own) {
+            weftTrainCompressorConfig_t config = config_of(weftTrainOneBit);
+            config.momentum = 0.9;
+            config.startIteration = 1;
+            const OwnCompressor compressor(config);
+            weftTrainDdpConfig_t hooked = compressor.hooked();
+            hooked.join = 1;
+            hooked.divisor = divisor;
+            HookedModel model(comm, program_has_devices, matrix_and_vector, hooked);
+            double momentum = 0;
+            for (int k = 0; inputs.has(own, k); ++k) {
+                // Of one magnitude on each rank, so that signs are exact.
+                const auto size = [&](int rank) { return double((rank + 1) * (k % 3 + 1)); };
+                model.iterate([&](int, size_t i) { return size(own) * (i % 3 == 0 ? -1 : 1); });
+                const double average = inputs.average(k, size);
+                momentum = 0.9 * momentum + 0.1 * average;
+                const std::vector<double> matrix = model.numbers(0);
+                for (size_t i = 0; i < 120; ++i)
+                    demand(std::fabs(std::fabs(matrix[i]) - (k == 0 ? average : momentum)) < 1e-4, "the size");
+            }
+            model.join();
+        });
+    }
+}
+
 TEST_CASE("an iteration that accumulates sends nothing, and the hook compresses the sum") {
     for (const weftTrainCompression_t method : compressing_methods) {
         CAPTURE(int(method));
@@ -396,6 +424,35 @@ TEST_CASE("an iteration that accumulates sends nothing, and the hook compresses 
             }
             demand(results[0] == results[1], "the result");
             demand(states[0] == states[1], "the state");
+        });
+    }
+}
+
+TEST_CASE("gradients of 16 bits are divided exactly after a rank has joined") {
+    struct Row {
+        weftDataType_t type, sent;
+        weftTrainHook_t hook;
+    };
+    for (const auto& [type, sent, hook] :
+         {Row{weftBfloat16, weftBfloat16, nullptr}, Row{weftFloat16, weftFloat16, nullptr},
+          Row{weftFloat32, weftBfloat16, weftTrainHookBfloat16}, Row{weftFloat32, weftFloat16, weftTrainHookFloat16}}) {
+        CAPTURE(int(type), int(sent));
+        on_all(4, [&, type = type, sent = sent, hook = hook](weftComm_t comm, int own) {
+            weftTrainDdpConfig_t config = WEFT_TRAIN_DDP_CONFIG_INITIALIZER;
+            config.join = 1;
+            config.divisor = weftTrainDivideByActive;
+            config.hook = hook;
+            HookedModel model(comm, program_has_devices, {{type, 128}}, config);
+            for (int k = 0; own != 3 && k < 2; ++k) {
+                model.iterate([&](int, size_t i) { return own == k ? double(128 + i) : 0; });
+                const std::vector<double> seen = model.numbers(0);
+                for (size_t i = 0; i < 128; ++i) {
+                    uint16_t rounded = 0;
+                    set_number(&rounded, sent, 0, double(128 + i) / 3);
+                    demand(seen[i] == number_at(&rounded, sent, 0), "element " + std::to_string(i));
+                }
+            }
+            model.join();
         });
     }
 }

@@ -279,7 +279,14 @@ TEST_CASE("with keepGradients the memory of gradients stays") {
                  check_memory(shard, EqualUnits::all, wholes, "step " + std::to_string(step), seen);
                  forward(shard);
                  if (!backward(shard, float(step))) seen += "a gradient began with other numbers; ";
+                 weftTrainPiece_t piece = WEFT_TRAIN_PIECE_INITIALIZER;
+                 (void)weftTrainShardGetPiece(shard, 3, &piece);
+                 const auto* const numbers = static_cast<const float*>(piece.gradient);
+                 if (numbers[5] != float(step)) seen += "another gradient; ";
                  (void)weftTrainShardZeroGradients(shard);
+                 (void)weftTrainShardFinish(shard, nullptr);  // of an iteration that reduces nothing
+                 for (size_t i = 0; i < piece.count; ++i)
+                     if (numbers[i] != 0) seen += "no zeros where the gradient was; ", i = piece.count;
              }
              check_memory(shard, EqualUnits::all, wholes, "the end", seen);
              (void)weftBarrier(comm, nullptr);

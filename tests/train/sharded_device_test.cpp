@@ -2,8 +2,10 @@
 // reads what a stream has seen at the end of an iteration, so that only the streams order the work before.
 #include <weft/train.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
+#include <map>
 
 #include "tests/device/ranks.hpp"
 #include "tests/train/trained_rank.hpp"
@@ -88,6 +90,7 @@ class DeviceShard {
             const weftTrainPiece_t piece = this->piece(p);
             if (piece.count == 0) continue;
             if (!piece.gradient) throw std::runtime_error("no gradient");
+            gradients_[p] = piece.gradient;
             const weftDataType_t type = or_else(types_.output, own_type(p));
             const double digits = std::max(digits_of(type), digits_of(or_else(types_.reduction, whole_type(p))));
             see(
@@ -113,7 +116,38 @@ class DeviceShard {
             else if (piece.count > 0)
                 memcpy(piece.values, all.data() + piece.begin * size, piece.count * size);
         }
+        zero();
+    }
+    // Of an iteration that reduces nothing the stream, or the host, reads zeros.
+    void zero() {
         demand(weftTrainShardZeroGradients(shard_));
+        demand(weftTrainShardFinish(shard_, stream()));
+        for (const auto& [p, gradient] : gradients_)
+            see(
+                gradient, p, or_else(types_.output, own_type(p)), 0, piece(p).count, [](size_t) { return 0; },
+                host_shards_);
+        gradients_.clear();
+    }
+    // The stream's step reads a gradient after the call has returned only.
+    void zero_before_step_runs() {
+        const Seen last = seen_.back();  // of finish()
+        CUdeviceptr kept = 0;
+        demand(cuMemAlloc(&kept, last.bytes.size()));
+        std::atomic<bool> go = false;
+        const auto wait = [](void* flag) { static_cast<std::atomic<bool>*>(flag)->wait(false); };
+        demand(cuLaunchHostFunc(stream_.handle, wait, &go));
+        demand(cuMemcpyAsync(kept, CUdeviceptr(gradients_.at(last.parameter)), last.bytes.size(), stream_.handle));
+        const weftResult_t zeroed = weftTrainShardZeroGradients(shard_);
+        const weftResult_t finished = weftTrainShardFinish(shard_, stream());
+        go = true;
+        go.notify_all();
+        demand(zeroed);
+        demand(finished);
+        see(reinterpret_cast<void*>(kept), last.parameter, last.type, last.digits,
+            last.bytes.size() / size_of(last.type), last.expected);
+        zero();
+        compare();
+        demand(cuMemFree(kept));
     }
     // Checks the numbers that the stream has seen.
     void compare() {
@@ -199,6 +233,7 @@ class DeviceShard {
     const Stream& stream_;
     std::deque<std::vector<std::byte>> sent_;  // until the stream has read them
     std::deque<Seen> seen_;
+    std::map<int, void*> gradients_;  // of the last iteration
     weftTrainShard_t shard_ = nullptr;
 };
 
@@ -264,6 +299,19 @@ TEST_CASE("sharded models on devices are trained in the order of the caller's st
         });
         ranks.check_healthy();
     }
+}
+
+TEST_CASE("gradients on a device become zeros behind the step that reads them", "[train]") {
+    const Ranks ranks(spread(1));
+    check_on_threads(1, [&](int own) {
+        DeviceShard rank(ranks, own, on_device());
+        for (int step = 0; step < 3; ++step) {
+            rank.forward(0);
+            rank.backward(0, 0, weftTrainSynchronize);
+            rank.finish(1);
+            rank.zero_before_step_runs();
+        }
+    });
 }
 
 TEST_CASE("with poolGradients a device has the memory of whole gradients back between iterations", "[train]") {

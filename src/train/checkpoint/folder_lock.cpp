@@ -9,6 +9,9 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <sstream>
+
+#include "src/base/file.hpp"
 
 namespace weft::internal::train {
 
@@ -21,26 +24,43 @@ std::string own_host() {
     return gethostname(name, sizeof name - 1) == 0 ? name : "an unknown host";
 }
 
-// The first line is the host, the second one the process. An owner may not have written it yet.
+// Where process numbers have one meaning: a boot and a PID namespace. Containers may share the name of their host. Empty:
+// unknown.
+std::string own_processes() {
+    std::string boot;
+    std::istringstream(system_file("/proc/sys/kernel/random/boot_id")) >> boot;
+    struct stat space {};
+    if (boot.empty() || stat("/proc/self/ns/pid", &space) != 0) return "";
+    return fmt::format("{} {}", boot, space.st_ino);
+}
+
+// Lines: the host, the process, and where its number has a meaning. An owner may not have written them yet.
 struct Owner {
     std::string host;
     pid_t pid = 0;
+    std::string processes;
 
     static Owner read(int file) {
         char text[512] = {};
         const ssize_t count = pread(file, text, sizeof text - 1, 0);
-        const std::string all(text, count > 0 ? size_t(count) : 0);
-        const size_t line = all.find('\n');
-        if (line == std::string::npos) return {};
-        return {all.substr(0, line), pid_t(std::atol(all.c_str() + line))};
+        std::istringstream lines(std::string(text, count > 0 ? size_t(count) : 0));
+        Owner owner;
+        std::string pid;
+        std::getline(lines, owner.host);
+        std::getline(lines, pid);
+        std::getline(lines, owner.processes);
+        owner.pid = pid_t(std::atol(pid.c_str()));
+        return owner;
     }
     void write(int file) const {
-        const std::string text = fmt::format("{}\n{}\n", host, pid);
+        const std::string text = fmt::format("{}\n{}\n{}\n", host, pid, processes);
         // Only messages and has_ended() read it.
         if (ftruncate(file, 0) == 0) (void)!pwrite(file, text.data(), text.size(), 0);
     }
     // A forked child may hold the lock of a process that has ended.
-    bool has_ended() const { return host == own_host() && pid > 0 && kill(pid, 0) != 0 && errno == ESRCH; }
+    bool has_ended() const {
+        return pid > 0 && !processes.empty() && processes == own_processes() && kill(pid, 0) != 0 && errno == ESRCH;
+    }
     std::string text() const { return pid > 0 ? fmt::format("process {} on host {}", pid, host) : "another process"; }
 };
 
@@ -50,6 +70,16 @@ bool is_named(int file, const std::string& name) {
     }, named{};
     return fstat(file, &open) == 0 && stat(name.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
            open.st_dev == named.st_dev;
+}
+
+// Removes the file of an ended owner. Two saves that see it at once must not remove each other's new file, so one of them
+// does it at a time. Returns false if another one does it now, or the file system cannot lock folders.
+bool pass_over(int file, const std::string& name, const std::string& folder) {
+    const Fd guard = Fd::open(folder, O_RDONLY | O_DIRECTORY);
+    if (!guard || flock(guard.number(), LOCK_EX | LOCK_NB) != 0) return false;
+    if (is_named(file, name)) (void)unlink(name.c_str());
+    (void)flock(guard.number(), LOCK_UN);  // also of a child that was forked meanwhile
+    return true;
 }
 
 }  // namespace
@@ -66,9 +96,8 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
         while (result != 0 && errno == EINTR);
         if (result != 0 && errno == EWOULDBLOCK) {
             const Owner owner = Owner::read(file.number());
-            if (!owner.has_ended())
+            if (!owner.has_ended() || !pass_over(file.number(), name, folder))
                 return fail(error::train_checkpoint_busy, "{} saves a checkpoint in {} now", owner.text(), folder);
-            if (is_named(file.number(), name)) (void)unlink(name.c_str());
             continue;
         }
         if (result != 0) {  // the file system has no locks
@@ -76,7 +105,7 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
             return lock;
         }
         if (!is_named(file.number(), name)) continue;
-        Owner{own_host(), getpid()}.write(file.number());
+        Owner{own_host(), getpid(), own_processes()}.write(file.number());
         lock.file_ = std::move(file);
         lock.name_ = name;
         return lock;

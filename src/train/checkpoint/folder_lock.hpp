@@ -7,7 +7,7 @@
 
 namespace weft::internal::train {
 
-// A locked file in the folder, with the host and the process of its owner. The kernel frees the lock when the process
+// A locked file in the folder, with the host, the process and its boot and PID namespace. The kernel frees the lock when the process
 // ends. File systems without locks are not protected. Move-only.
 class FolderLock {
   public:

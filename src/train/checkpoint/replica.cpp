@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "src/base/datatype.hpp"
+#include "src/base/process_token.hpp"
 #include "src/train/checkpoint/delivery.hpp"
 #include "src/train/checkpoint/plan.hpp"
 #include "src/train/checkpoint/verdict.hpp"
@@ -14,9 +15,9 @@ namespace weft::internal::train {
 
 namespace {
 
-StateCopy copy_of(const Peers& peers, uint64_t version, const std::vector<OwnBox>& boxes) {
+StateCopy copy_of(const HeldCopy& facts, const std::vector<OwnBox>& boxes) {
     StateCopy copy;
-    copy.facts = {version, peers.rank(), peers.ranks(), peers.rank()};
+    copy.facts = facts;
     size_t bytes = 0;
     for (const OwnBox& box : boxes) bytes += box.facts.bytes();
     copy.data.reserve(bytes);
@@ -191,26 +192,38 @@ Result<std::vector<StateCopy>> Replica::exchange(const Peers& peers, const State
         auto metadata = metadata_of(texts[i], fmt::format("the message of rank {}", members[i]));
         if (!metadata) return metadata.take_status();
         copies[i].boxes = std::move(metadata->boxes);
-        copies[i].facts = {own.facts.version, members[i], peers.ranks(), peers.rank()};
+        copies[i].facts = own.facts;
+        copies[i].facts.owner = members[i];
     }
     return copies;
+}
+
+Result<uint64_t> Replica::draw_id(const Peers& peers) {
+    // The process tells it from saves of other ranks, which this rank has not heard of.
+    const uint64_t own[] = {saves_, process_token()};
+    std::vector<uint64_t> all(2 * size_t(peers.ranks()));
+    WEFT_TRY(peers.all_gather(own, all.data(), sizeof own));
+    for (size_t i = 0; i < all.size(); i += 2) saves_ = std::max(saves_, all[i]);
+    return (++saves_ << 32) | uint32_t(all[1]);
 }
 
 Status Replica::save(const Peers& peers, Status own, uint64_t version, const std::vector<OwnBox>& boxes) {
     WEFT_TRY(check_settings(peers, std::move(own), version));
     WEFT_TRY(check_boxes(peers, boxes));
+    const auto id = draw_id(peers);
+    if (!id) return id.status().copy();
+    const HeldCopy facts = {version, peers.rank(), peers.ranks(), peers.rank(), 0, *id};
     std::vector<StateCopy> made;
     WEFT_TRY(common_verdict(peers, attempt([&] {
-                                made.push_back(copy_of(peers, version, boxes));
+                                made.push_back(copy_of(facts, boxes));
                                 return ok();
                             })));
     auto others = exchange(peers, made.front());
     if (!others) return others.take_status();
     std::move(others->begin(), others->end(), std::back_inserter(made));
     Status verdict = common_verdict(peers, ok());
-    // If all ranks have come here, the version is whole. Otherwise another rank may know that, so it is kept, too.
+    // If all ranks have come here, the save is whole. Otherwise another rank may know that, so it is kept, too.
     if (verdict) held_.clear();
-    std::erase_if(held_, [&](const StateCopy& copy) { return copy.facts.version == version; });
     std::move(made.begin(), made.end(), std::back_inserter(held_));
     return verdict;
 }
@@ -220,8 +233,7 @@ std::vector<const StateCopy*> Replica::sources(const Peers& peers, const std::ve
     for (const HeldCopy& copy : chosen) {
         if (copy.holder != peers.rank()) continue;
         const auto own = std::find_if(held_.begin(), held_.end(), [&](const StateCopy& each) {
-            return each.facts.version == copy.version && each.facts.owner == copy.owner &&
-                   each.facts.ranks == copy.ranks;
+            return each.facts.version == copy.version && each.facts.save == copy.save && each.facts.owner == copy.owner;
         });
         found.push_back(&*own);
     }
@@ -235,11 +247,14 @@ Result<uint64_t> Replica::load(const Peers& peers, Status own, const std::vector
     if (!held) return held.take_status();
     const auto chosen = choose_copies(std::move(*held));
     if (!chosen) return chosen.status().copy();
-    const uint64_t version = chosen->front().version;
+    const HeldCopy& loaded = chosen->front();
     WEFT_TRY(deliver(peers, sources(peers, *chosen), wanted));
     WEFT_TRY(common_verdict(peers, arrive()));
-    std::erase_if(held_, [&](const StateCopy& copy) { return copy.facts.version > version; });
-    return version;
+    // Later ones are not whole.
+    std::erase_if(held_, [&](const StateCopy& copy) {
+        return std::pair(copy.facts.version, copy.facts.save) > std::pair(loaded.version, loaded.save);
+    });
+    return loaded.version;
 }
 
 Status Replica::deliver(const Peers& peers, const std::vector<const StateCopy*>& sources,

@@ -44,6 +44,8 @@ class Replica {
     Status check_settings(const Peers& peers, Status own, uint64_t version) const;
     // The boxes of all ranks make whole tensors.
     Status check_boxes(const Peers& peers, const std::vector<OwnBox>& boxes);
+    // Of a save, equal on all ranks, and larger than those of the ranks' saves before.
+    Result<uint64_t> draw_id(const Peers& peers);
     // The copies of the other ranks of the group.
     Result<std::vector<StateCopy>> exchange(const Peers& peers, const StateCopy& own) const;
     // From the sources of all ranks to the wanted boxes of all ranks.
@@ -52,7 +54,8 @@ class Replica {
     std::vector<const StateCopy*> sources(const Peers& peers, const std::vector<HeldCopy>& chosen) const;
 
     int jump_, copies_;
-    std::vector<StateCopy> held_;  // of the newest version; after a save that failed here, also of the one before
+    std::vector<StateCopy> held_;  // of the newest save; after one that failed here, also of the ones before
+    uint64_t saves_ = 0;           // that this rank has heard of
     std::map<std::string, std::vector<std::byte>> items_;
     int rank_ = 0;  // of the load
     CheckedBoxes checked_;

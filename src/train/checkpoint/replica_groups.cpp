@@ -16,7 +16,7 @@ std::vector<int> replica_group(int ranks, int jump, int copies, int rank) {
 
 namespace {
 
-// Of one version. Empty: an owner has no copy, which `lost` names.
+// Of one save. Empty: an owner has no copy, which `lost` names.
 std::vector<HeldCopy> one_of_each_owner(const std::vector<HeldCopy>& copies, int& lost) {
     std::vector<HeldCopy> chosen;
     std::map<int, int> sends;  // of each holder
@@ -38,18 +38,18 @@ std::vector<HeldCopy> one_of_each_owner(const std::vector<HeldCopy>& copies, int
 }  // namespace
 
 Result<std::vector<HeldCopy>> choose_copies(std::vector<HeldCopy> held) {
-    std::map<std::pair<uint64_t, int>, std::vector<HeldCopy>> versions;
-    for (const HeldCopy& copy : held) versions[{copy.version, copy.ranks}].push_back(copy);
-    if (versions.empty())
+    std::map<std::pair<uint64_t, uint64_t>, std::vector<HeldCopy>> saves;  // by version and id
+    for (const HeldCopy& copy : held) saves[{copy.version, copy.save}].push_back(copy);
+    if (saves.empty())
         return fail(error::train_replica_lost, "no rank holds a copy: call weftTrainReplicaSave before a failure");
     int lost = 0;
-    for (auto version = versions.rbegin(); version != versions.rend(); ++version) {
-        auto chosen = one_of_each_owner(version->second, lost);
+    for (auto save = saves.rbegin(); save != saves.rend(); ++save) {
+        auto chosen = one_of_each_owner(save->second, lost);
         if (!chosen.empty()) return chosen;
     }
     return fail(error::train_replica_lost,
                 "all copies of the state of rank {} in version {} are lost: load a checkpoint from a file system", lost,
-                versions.begin()->first.first)
+                saves.begin()->first.first)
         .about({.rank = lost});
 }
 

@@ -16,9 +16,10 @@ struct HeldCopy {
     uint64_t version = 0;
     int32_t owner = 0, ranks = 0, holder = 0;
     int32_t unused = 0;  // instead of padding, which would be sent uninitialized
+    uint64_t save = 0;   // its id: a version may be saved several times. A later save has a larger one
 };
-// For each owner of the newest version that is whole, its copy: at the owner if it has one, otherwise at the holder that
-// sends the fewest so far. Fails if there is no such version, and names an owner whose copies are lost.
+// For each owner of the newest whole save of the newest such version, its copy. It is at the owner if it has one,
+// otherwise at the holder that sends the fewest so far. Fails if there is none, and names an owner whose copies are lost.
 Result<std::vector<HeldCopy>> choose_copies(std::vector<HeldCopy> held);
 
 }  // namespace weft::internal::train

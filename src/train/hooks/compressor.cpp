@@ -184,6 +184,10 @@ Status Compressor::exchange(const Peers& peers, const weftTrainBucket_t& bucket)
     WEFT_TRY(scratch_.values.grow(space, bytes));
     WEFT_TRY(worker_->read(values(), bucket.data, now_.count, bucket.datatype));
     if (has_momentum()) WEFT_TRY(add_momentum());
+    // All ranks send their momentum, also joined ones: `ranks` shares that are divided by another number.
+    if (const double weight = double(bucket.divisor) / peers.ranks(); has_momentum() && weight != 1)
+        WEFT_TRY(worker_->each(HookWork::add_scaled, now_.count, values(), memory_->momentum(now_.bucket), nullptr,
+                               float(settings_.momentum * (weight - 1))));
     WEFT_TRY(scale_layers());
     if (settings_.error_feedback) {
         WEFT_TRY(scratch_.errors.grow(space, bytes));

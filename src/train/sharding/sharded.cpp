@@ -195,8 +195,12 @@ Status Sharded::finish(weftStream_t stream) {
     }
     WEFT_TRY(ended_by(gradients_.finish()));
     gathers_.finish();
+    const bool has_old = gradients_.has_old();
+    // The stream's last step may still read old gradients.
+    if (has_old) WEFT_TRY(ended_by(space_->follow(stream)));
     // The host reads gradients and changes values next: copies from and to its memory have ended then.
     if (has_host_shards()) WEFT_TRY(ended_by(space_->synchronize()));
+    if (has_old) WEFT_TRY(ended_by(gradients_.zero_old()));
     open_ = false;
     if (space_->on_device()) WEFT_TRY(ended_by(groups_.state()));
     return ended_by(space_->lead(stream));

@@ -22,6 +22,7 @@ struct UnitGradient {
     FlatBuffer partial;  // sums that are not reduced over replicas yet
     FlatBuffer whole;    // while it is computed
     bool has_shard = false, has_partial = false, computing = false;
+    bool has_old = false;                   // `shard` may have numbers of an earlier iteration
     bool has_own_whole = false;             // its memory serves no other unit
     LaunchQueue::Ticket read_by = 0;        // the launch that reads the whole gradient
     LaunchQueue::Ticket replicated_by = 0;  // in the queue of the replicas. Belongs to the launches for shards

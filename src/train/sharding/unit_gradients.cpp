@@ -1,6 +1,7 @@
 #include "src/train/sharding/unit_gradients.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/train/sharding/unit_order.hpp"
 
@@ -189,10 +190,30 @@ void UnitGradients::discard() {
 
 void UnitGradients::zero() {
     for (Unit& unit : *units_) {
-        unit.gradient.has_shard = unit.gradient.has_partial = false;
-        unit.gradient.shard.discard();
+        UnitGradient& gradient = unit.gradient;
+        gradient.has_old |= gradient.has_shard && gradient.shard.bytes() > 0;
+        gradient.has_shard = gradient.has_partial = false;
+        gradient.shard.discard();
+        gradient.has_old = gradient.has_old && !gradient.shard.discarded();
     }
     discard();
+}
+
+bool UnitGradients::has_old() const {
+    return std::any_of(units_->begin(), units_->end(),
+                       [](const Unit& unit) { return unit.gradient.has_old && !unit.gradient.has_shard; });
+}
+
+Status UnitGradients::zero_old() {
+    for (Unit& unit : *units_) {
+        UnitGradient& gradient = unit.gradient;
+        if (!std::exchange(gradient.has_old, false) || gradient.has_shard) continue;
+        if (unit.host_shards)
+            memset(gradient.shard.data(), 0, gradient.shard.bytes());
+        else
+            WEFT_TRY(space_->zero(gradient.shard.data(), gradient.shard.bytes()));
+    }
+    return ok();
 }
 
 }  // namespace weft::internal::train

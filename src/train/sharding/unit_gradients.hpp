@@ -30,6 +30,10 @@ class UnitGradients {
     Status finish();
     // Reduced gradients lose their memory, too, where the space can give it back. Its addresses stay.
     void zero();
+    // Whether memory that stayed has numbers that were zeroed, and no new ones.
+    bool has_old() const;
+    // Makes them zeros. No copy from or to host memory of shards is in progress.
+    Status zero_old();
     // Ends the launches for replicas. The queue of the shard group, which adds to them, has ended before.
     void end() { replica_queue_.reset(); }
 
