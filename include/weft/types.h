@@ -65,8 +65,8 @@ typedef WEFT_ENUM{weftScalarDevice = 0, weftScalarHostImmediate = 1} weftScalarR
  * left, right, result  elements of `datatype` in host memory, aligned as the caller's buffers are. The function does
  *                      not change left and right. result may be one of them, and otherwise overlaps neither
  * context              the argument of weftRedOpCreate
- * It must be associative, give equal bits on all ranks, return, and not call Weft on its communicator. It runs in the
- * thread that makes the call or ends the group. A C++ exception ends the call on all ranks; longjmp is not allowed. */
+ * It is associative, gives equal bits on all ranks, returns, and calls Weft on no communicator of its group or stream.
+ * It runs in the calling or the stream's thread. A C++ exception ends the call on all ranks; longjmp is not allowed. */
 typedef void (*weftRedOpFunction_t)(const void* left, const void* right, void* result, size_t count,
                                     weftDataType_t datatype, void* context);
 

@@ -20,10 +20,10 @@
  * place (a second thread, an open group, a finalized communicator, a child after fork). weftMismatch: the ranks' calls
  * differ. weftRemoteError: a rank died, left or aborted. weftTimeout: no progress for the communicator's timeoutMs.
  * These two and weftSystemError name the rank or the resource.
- * Failure: after weftMismatch, weftRemoteError, weftTimeout, weftSystemError or weftUnhandledCudaError in a
- * communication call, the communicator is dead on all ranks and received data is undefined. Destroy it; the process may
- * make new ones. A failed call returns when no running peer uses its buffers. A call on device memory may fail after it
- * has returned: weftCommGetAsyncError and the next call report that.
+ * Failure: after weftMismatch, weftRemoteError, weftTimeout, weftSystemError, weftUnhandledCudaError or the id
+ * group.refused-call in a communication call, the communicator is dead on all ranks and received data is undefined.
+ * Destroy it; the process may make new ones. A failed call returns when no running peer uses its buffers. A call on
+ * device memory may fail after it has returned: weftCommGetAsyncError and the next call report that.
  * Process: a child of fork() makes its own communicators; calls on the parent's return weftInvalidUsage. No call is a
  * cancellation point; none may be made with PTHREAD_CANCEL_ASYNCHRONOUS.
  * Guide: docs/guide explains each subject: porting, launching, errors, groups and streams, windows, GPUs. */
@@ -156,15 +156,15 @@ WEFT_API weftResult_t weftCommFinalize(weftComm_t comm);
 WEFT_API weftResult_t weftCommDestroy(weftComm_t comm);
 
 /* Stops the communicator on all ranks and frees it: calls in progress return weftRemoteError on other ranks and
- * weftInvalidUsage here. The handle is freed when no call is inside any more.
+ * weftInvalidUsage here. Returns when no call is inside any more. For a child of a split abort the parent first.
  * Errors: weftInvalidArgument (NULL, destroyed or aborted before), weftInvalidUsage (inside the group that makes comm, or
- * in a reduction function that comm runs).
+ * in a reduction function of a thread that executes calls on comm).
  * Thread-safe: also while another thread is inside a call on comm. */
 WEFT_API weftResult_t weftCommAbort(weftComm_t comm);
 
-/* Writes the error that has hit comm to `asyncError`, weftSuccess if there is none. Does not wait.
+/* Writes the error that has hit comm to `asyncError`, weftSuccess if there is none. Does not wait for calls.
  * If comm does not block, asyncError is weftInProgress while comm is made or has unfinished calls without a stream; the
- * first error of such calls is returned once.
+ * first error of such calls is returned once. Between hosts the first report of a failure may take a second.
  * Errors: weftInvalidArgument, weftInvalidUsage (a child after fork).
  * Thread-safe. */
 WEFT_API weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError);

@@ -169,21 +169,20 @@ weftResult_t weftCommFinalize(weftComm_t comm) {
 
 weftResult_t weftCommAbort(weftComm_t comm) {
     return guarded([&]() -> Status {
-        if (is_being_made(comm)) {
-            // The abort would wait for this thread. The same holds for a reduction below.
+        const bool being_made = is_being_made(comm);
+        if (!being_made) WEFT_TRY(check_handle(comm));
+        // The abort would wait for this thread.
+        if (comm->executes_here())
+            return fail(error::usage_in_function,
+                        "weftCommAbort in the function of a user's reduction (weftRedOpCreate), on a communicator "
+                        "whose calls this thread executes: return from the function first");
+        if (being_made) {
             if (Group::current().holds(comm))
                 return fail(error::group_holds_calls,
                             "weftCommAbort inside the group that makes this communicator: call weftGroupEnd first");
             comm->cancelled.store(true, std::memory_order_release);
             comm->turns.settle();
-        } else {
-            WEFT_TRY(check_handle(comm));
         }
-        if (const auto communicator = comm->share();
-            communicator && communicator->inputs().reductions.in_function_here())
-            return fail(error::usage_in_function,
-                        "weftCommAbort in the function of a user's reduction (weftRedOpCreate), on the communicator "
-                        "that runs it: return from the function first");
         // Of several concurrent aborts only the first continues; for the others the handle is gone.
         uint64_t state = weftComm::living;
         if (!comm->magic.compare_exchange_strong(state, weftComm::destroyed) &&
@@ -193,8 +192,8 @@ weftResult_t weftCommAbort(weftComm_t comm) {
         // Calls that wait in streams never begin.
         comm->turns.close();
         // A thread inside sees the abort at its next wait.
-        uint32_t alone = 0;
-        while (!comm->inside.compare_exchange_weak(alone, 1, std::memory_order_acquire)) {
+        uintptr_t alone = 0;
+        while (!comm->inside.compare_exchange_weak(alone, weftComm::this_thread(), std::memory_order_acquire)) {
             alone = 0;
             sched_yield();
         }

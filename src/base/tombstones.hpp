@@ -6,14 +6,17 @@
 #include <mutex>
 #include <vector>
 
+#include "src/base/fork_lock.hpp"
+
 namespace weft::internal {
 
 // Kept in an immortal list, so that leak checkers do not report it.
+inline std::mutex tombstones_mutex;
 template <class Handle>
 Handle* keep_tombstone(std::unique_ptr<Handle> handle) {
-    static std::mutex mutex;
     static auto* const all = new std::vector<std::unique_ptr<Handle>>;
-    std::lock_guard lock(mutex);
+    hold_over_fork<tombstones_mutex>();
+    std::lock_guard lock(tombstones_mutex);
     all->push_back(std::move(handle));
     return all->back().get();
 }

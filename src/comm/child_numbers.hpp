@@ -1,7 +1,7 @@
 // child_numbers.hpp: numbers that identify the children of a communicator.
 // All ranks that take part in a split or shrink compute the same number.
-// A rank knows a shrink only if it is in the child, so shrinks are counted per list of excluded ranks. Only successful
-// shrinks count, because one rank may have tried more often than another.
+// A rank knows a shrink only if it is in the child, so shrinks are counted per list of excluded ranks. Only shrinks whose
+// ranks have met count, because one rank may have tried more often than another.
 #pragma once
 #include <cstdint>
 #include <map>

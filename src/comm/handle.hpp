@@ -1,6 +1,8 @@
 // handle.hpp: the struct that a weftComm_t points to: a communicator, its users, its streams and its last error.
 // Never freed: a destroyed handle stays a tombstone, so that its use is an error message and not a crash.
 #pragma once
+#include <pthread.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -16,9 +18,9 @@ struct weftComm {
                               making = 0x746665776d616b65u, unmade = 0x74666577756e6d64u;
 
     std::atomic<uint64_t> magic{making};
-    std::atomic<uint32_t> inside{0};     // 1 while a thread is inside; only that thread may take turns
-    std::atomic<bool> cancelled{false};  // aborted while it was being made
-    weft::internal::Turns turns;         // the stream with the turn drives the communicator
+    std::atomic<uintptr_t> inside{0};                            // the thread inside, which alone may take turns, or 0
+    std::atomic<bool> cancelled{false};                          // aborted while it was being made
+    weft::internal::Turns turns;                                 // the stream with the turn drives the communicator
     std::shared_ptr<weft::internal::HostStream> own_stream;      // for calls without a stream; null: they block
     std::atomic<bool> has_own_stream{false};                     // stays true after its end; for threads outside
     uint64_t process = 0;                                        // token of the process that made it
@@ -54,6 +56,10 @@ struct weftComm {
         last.swap(communicator);
         stream.swap(own_stream);
     }
+    static uintptr_t this_thread() { return uintptr_t(pthread_self()); }
+    // Whether this thread executes calls on the communicator, and so is in the function of a user's reduction. Then it
+    // would wait for itself.
+    bool executes_here() { return inside.load(std::memory_order_relaxed) == this_thread() || turns.active_here(); }
     std::shared_ptr<weft::internal::HostStream> share_own_stream() {
         std::lock_guard lock(mutex);
         return own_stream;
@@ -73,8 +79,7 @@ weftComm* make_handle();
 // Streams may drive the communicator meanwhile.
 class Entered {
   public:
-    explicit Entered(weftComm* handle)
-        : handle_(handle), alone_(handle->inside.exchange(1, std::memory_order_acquire) == 0) {}
+    explicit Entered(weftComm* handle) : handle_(handle), alone_(enter()) {}
     ~Entered() {
         if (alone_) handle_->inside.store(0, std::memory_order_release);
     }
@@ -84,12 +89,10 @@ class Entered {
     bool entered() const { return alone_ && handle_->magic.load(std::memory_order_relaxed) == weftComm::living; }
     Status refused() const {
         if (alone_) return check_handle(handle_);
-        if (const auto communicator = handle_->share();
-            communicator && communicator->inputs().reductions.in_function_here())
-            return fail(
-                error::usage_in_function,
-                "this thread is inside this communicator, in the function of a user's reduction (weftRedOpCreate), "
-                "which must not call Weft on it");
+        if (handle_->executes_here())
+            return fail(error::usage_in_function,
+                        "this thread executes calls on this communicator, in the function of a user's reduction "
+                        "(weftRedOpCreate), which must not call Weft on it");
         return fail(error::usage_threads,
                     "another thread is inside this communicator: use one communicator from one thread at a time, or "
                     "one communicator a thread");
@@ -99,6 +102,16 @@ class Entered {
     void settle() { handle_->turns.settle(); }
 
   private:
+    bool enter() {
+        uintptr_t none = 0;
+        if (!handle_->inside.compare_exchange_strong(none, weftComm::this_thread(), std::memory_order_acquire,
+                                                     std::memory_order_relaxed))
+            return false;
+        if (!handle_->turns.active_here()) return true;
+        handle_->inside.store(0, std::memory_order_release);
+        return false;
+    }
+
     weftComm* handle_;
     bool alone_;
 };

@@ -173,7 +173,10 @@ Result<bool> make_when_met(Joining& joining) {
     std::shared_ptr<HostStream> stream;
     if (!joining.options.blocking && (!joining.handle || !joining.handle->own_stream)) {
         auto made = HostStream::make(0);
-        if (!made) return made.take_status();
+        if (!made) {
+            FailureRecord(*joining.rendezvous->segment()).raise(made.status(), joining.rank);
+            return made.take_status();
+        }
         stream = std::move(*made);
     }
     auto communicator = Communicator::make(joining.rendezvous->segment(), joining.rendezvous->membership(),

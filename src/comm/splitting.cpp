@@ -262,9 +262,10 @@ Progress Splitting::advance() {
             failure_ = fail(failure_, "no communicator came of {} of this one, counted anew from 0: {}",
                             ranks_text(ascending), failure_.sentence());
         }
-    } else if (*made && kind_ != SplitKind::split) {
-        parent().context().children.count_shrink(excluded_);
     }
+    // Also if this rank failed after the ranks had met: the others go on, and count it.
+    if ((!made || *made) && joining_.met && kind_ != SplitKind::split)
+        parent().context().children.count_shrink(excluded_);
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
 }
 

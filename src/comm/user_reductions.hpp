@@ -20,7 +20,7 @@ struct MadeReduction {
     }
 };
 
-// Thread-bound to the rank, except in_function_here().
+// Thread-bound to the rank.
 class UserReductions {
   public:
     explicit UserReductions(const RankContext& context) : context_(context) {}
@@ -38,8 +38,6 @@ class UserReductions {
     }
     // For calls that may run after the reduction was dropped.
     std::shared_ptr<const MadeReduction> share(int op) const { return reductions_.at(op); }
-    // Whether this thread runs a reduction function of the communicator, and so is inside a call.
-    bool in_function_here() const { return in_function_of(&context_.row().in_function_us); }
 
   private:
     const RankContext& context_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "src/base/clock.hpp"
 #include "src/base/datatype.hpp"
@@ -14,27 +13,18 @@ namespace {
 // A block of partial results that stays in the first-level cache from one source to the next.
 constexpr size_t block_bytes = 8 << 10;
 
-class InFunction;
-// The innermost function that this thread runs; each entry has a pointer to the function that called it.
-thread_local const InFunction* innermost = nullptr;
-
 class InFunction {
   public:
-    explicit InFunction(std::atomic<int64_t>* since_us) : since_us_(since_us), outer_(std::exchange(innermost, this)) {
+    explicit InFunction(std::atomic<int64_t>* since_us) : since_us_(since_us) {
         if (since_us_) since_us_->store(now_us(), std::memory_order_relaxed);
     }
     ~InFunction() {
-        innermost = outer_;
         if (since_us_) since_us_->store(0, std::memory_order_relaxed);
     }
     InFunction(const InFunction&) = delete;
-    bool of(const std::atomic<int64_t>* since_us) const {
-        return since_us_ == since_us || (outer_ && outer_->of(since_us));
-    }
 
   private:
     std::atomic<int64_t>* since_us_;
-    const InFunction* outer_;
 };
 
 void combine_all(const UserReduction& by, const ReduceJob& job) {
@@ -64,8 +54,6 @@ void combine_all(const UserReduction& by, const ReduceJob& job) {
 }
 
 }  // namespace
-
-bool in_function_of(const std::atomic<int64_t>* in_function_us) { return innermost && innermost->of(in_function_us); }
 
 void reduce_by(const UserReduction& reduction, const ReduceJob& job) {
     if (job.count == 0) return;

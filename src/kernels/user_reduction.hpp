@@ -35,9 +35,6 @@ class UserReductionFailed : public std::exception {
     std::string sentence_;
 };
 
-// Whether this thread runs the function of the reduction with this in_function_us.
-bool in_function_of(const std::atomic<int64_t>* in_function_us);
-
 // Combines the sources of `job` in their order, the left operand first; ignores averages and streaming. All sources are
 // read before a destination that equals one of them is written. Throws UserReductionFailed; the destinations are then
 // undefined. Reentrant if the function is.

@@ -9,6 +9,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "src/base/fork_lock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/process_token.hpp"
 
@@ -20,15 +21,17 @@ namespace {
 constexpr size_t most_failures = 64;
 constexpr std::chrono::seconds exit_patience{2};
 
-// All streams ever made. Never freed, because streams' threads may outlive static objects.
+// All streams ever made. Never freed, because streams' threads may outlive static objects. A child of fork() knows its
+// parent's handles, so that their use is an error.
+std::shared_mutex registry_mutex;
 struct StreamRegistry {
-    std::shared_mutex mutex;
     std::set<const void*> handles;
     std::atomic<bool> any{false};  // a handle was made
     std::vector<std::weak_ptr<HostStream>> living;
 };
 StreamRegistry& stream_registry() {
     static auto* const all = new StreamRegistry;
+    hold_over_fork<registry_mutex>();
     return *all;
 }
 
@@ -36,7 +39,7 @@ StreamRegistry& stream_registry() {
 void stop_all() {
     std::vector<std::shared_ptr<HostStream>> living;
     {
-        std::shared_lock lock(stream_registry().mutex);
+        std::shared_lock lock(registry_mutex);
         for (const auto& each : stream_registry().living)
             if (auto stream = each.lock()) living.push_back(std::move(stream));
     }
@@ -46,7 +49,7 @@ void stop_all() {
 }
 
 void add(const std::shared_ptr<HostStream>& stream) {
-    std::unique_lock lock(stream_registry().mutex);
+    std::unique_lock lock(registry_mutex);
     static const bool registered = (std::atexit(stop_all), true);
     (void)registered;
     std::erase_if(stream_registry().living, [](const auto& each) { return each.expired(); });
@@ -194,7 +197,7 @@ weftHostStream_t make_stream_handle(std::shared_ptr<HostStream> stream) {
     auto handle = std::make_unique<HostStreamHandle>();
     handle->process = process_token();
     handle->stream = std::move(stream);
-    std::unique_lock lock(stream_registry().mutex);
+    std::unique_lock lock(registry_mutex);
     stream_registry().handles.insert(handle.get());
     stream_registry().any.store(true, std::memory_order_release);
     return reinterpret_cast<weftHostStream_t>(handle.release());
@@ -202,7 +205,7 @@ weftHostStream_t make_stream_handle(std::shared_ptr<HostStream> stream) {
 
 bool is_host_stream(const void* stream) {
     if (!stream || !stream_registry().any.load(std::memory_order_acquire)) return false;
-    std::shared_lock lock(stream_registry().mutex);
+    std::shared_lock lock(registry_mutex);
     return stream_registry().handles.count(stream) > 0;
 }
 

@@ -40,12 +40,13 @@ bool Turn::begin() {
     std::lock_guard lock(turns_->mutex_);
     if (turns_->closed_) return false;  // another turn may still be active
     active_ = turns_->active_ = true;
+    turns_->driver_ = std::this_thread::get_id();
     return true;
 }
 
 Turn::~Turn() {
     std::lock_guard lock(turns_->mutex_);
-    if (active_) turns_->active_ = false;
+    if (active_) turns_->active_ = false, turns_->driver_ = {};
     turns_->end(number_);
 }
 

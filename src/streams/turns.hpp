@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <thread>
 
 namespace weft::internal {
 
@@ -20,6 +21,13 @@ class Turns {
     }
     // No turn begins any more. Returns when none is active.
     void close();
+    // Whether this thread has the active turn: then it must not wait for the end of turns.
+    bool active_here() {
+        if (idle()) [[likely]]
+            return false;
+        std::lock_guard lock(mutex_);
+        return driver_ == std::this_thread::get_id();
+    }
 
   private:
     friend class Turn;
@@ -32,6 +40,7 @@ class Turns {
     uint64_t taken_ = 0, next_ = 0;
     std::deque<bool> ended_;  // of those from next_ to taken_
     bool active_ = false, closed_ = false;
+    std::thread::id driver_;  // the thread with the active turn
 };
 
 // One turn. A group takes its turns on several communicators while it has exclusive access to all of them, so turns have

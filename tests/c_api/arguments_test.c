@@ -251,30 +251,43 @@ static void larger(const void* left, const void* right, void* result, size_t cou
     for (i = 0; i < count; ++i) ((int32_t*)result)[i] = a[i] > b[i] ? a[i] : b[i];
 }
 
-static weftComm_t called_inside;
+static weftComm_t called_inside[2]; /* of one group */
 static void calls_weft(const void* left, const void* right, void* result, size_t count, weftDataType_t type,
                        void* context) {
     int32_t value = 1;
-    CHECK_ERROR(weftAllReduce(&value, &value, 1, weftInt32, weftSum, called_inside, NULL), "usage.in-function");
-    CHECK_ERROR(weftCommAbort(called_inside), "usage.in-function");
+    int i;
+    for (i = 0; i < 2; ++i) {
+        CHECK_ERROR(weftAllReduce(&value, &value, 1, weftInt32, weftSum, called_inside[i], NULL), "usage.in-function");
+        CHECK_ERROR(weftCommAbort(called_inside[i]), "usage.in-function");
+        CHECK_ERROR(weftCommDestroy(called_inside[i]), "usage.in-function");
+    }
     larger(left, right, result, count, type, context);
 }
 
 static void reduction_that_calls_weft(void) {
     weftComm_t both[2];
     weftRedOp_t ops[2];
-    int32_t values[2] = {-5, 9}, results[2] = {0, 0};
-    int calls = 0, rank;
+    int32_t values[2] = {-5, 9}, results[2];
+    weftHostStream_t stream;
+    int calls, rank, streamed;
+    CHECK_OK(weftStreamCreate(&stream));
     CHECK_OK(weftCommInitAll(both, 2, NULL));
-    called_inside = both[1];
+    memcpy(called_inside, both, sizeof both);
     CHECK_OK(weftRedOpCreate(&ops[0], larger, &calls, weftInt32, 1, both[0]));
     CHECK_OK(weftRedOpCreate(&ops[1], calls_weft, &calls, weftInt32, 1, both[1]));
-    CHECK_OK(weftGroupStart());
-    for (rank = 0; rank < 2; ++rank)
-        CHECK_OK(weftReduceScatter(values, &results[rank], 1, weftInt32, ops[rank], both[rank], NULL));
-    CHECK_OK(weftGroupEnd());
-    CHECK(results[0] == -5 && results[1] == 9 && calls > 1);
+    /* In the calling thread, and in the stream's. */
+    for (streamed = 0; streamed < 2; ++streamed) {
+        calls = results[0] = results[1] = 0;
+        CHECK_OK(weftGroupStart());
+        for (rank = 0; rank < 2; ++rank)
+            CHECK_OK(weftReduceScatter(values, &results[rank], 1, weftInt32, ops[rank], both[rank],
+                                       streamed ? (weftStream_t)stream : NULL));
+        CHECK_OK(weftGroupEnd());
+        CHECK_OK(weftStreamWait(stream, UINT64_MAX, -1));
+        CHECK(results[0] == -5 && results[1] == 9 && calls > 1);
+    }
     for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommDestroy(both[rank]));
+    CHECK_OK(weftStreamDestroy(stream));
 }
 
 static void users_reductions(void) {

@@ -306,8 +306,8 @@ void step_fork(Worker& self, const Values& values) {
     tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
 }
 
-// fork_busy=TIMES: children of a process whose other threads allocate, wait for a rank that never comes, and ask a
-// launcher's store. Each child makes a communicator, the first asks for its launcher too.
+// fork_busy=TIMES: children of a process whose other threads allocate, make streams, wait for a rank that never comes, and
+// ask a launcher's store. Each child makes a communicator, the first asks for its launcher too.
 void step_fork_busy(Worker& self, const Values& values) {
     std::atomic<bool> over{false};
     self.threads.emplace_back([&] {
@@ -321,6 +321,15 @@ void step_fork_busy(Worker& self, const Values& values) {
         while (!over) (void)weftCommInitRankConfig(&comm, self.ranks, self.id, self.rank, &config);
     });
     self.threads.emplace_back([&] { step_environment(self, {}); });
+    weftHostStream_t kept = nullptr;
+    (void)weftStreamCreate(&kept);
+    for (const bool makes : {true, false})
+        self.threads.emplace_back([&over, kept, makes] {
+            weftHostStream_t stream = kept;
+            while (!over)
+                (void)(makes ? weftStreamCreate(&stream) == weftSuccess && weftStreamDestroy(stream) == weftSuccess
+                             : weftStreamWait(kept, UINT64_MAX, -1) == weftSuccess);
+        });
     usleep(300'000);
     std::map<int, int> ends;
     for (long count = 0, times = number(values, 0, 1); count < times; ++count) {
@@ -336,7 +345,10 @@ void step_fork_busy(Worker& self, const Values& values) {
                         weftAllReduce(&value, &value, 1, weftFloat32, weftSum, own, nullptr) == weftSuccess &&
                         weftHostAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess;
             if (count == 0) good = good && weftCommInitFromEnvironment(&own, nullptr) == weftTimeout;
+            weftHostStream_t stream = nullptr;
+            good = good && weftStreamCreate(&stream) == weftSuccess && weftStreamDestroy(stream) == weftSuccess;
             if (!good) fprintf(stderr, "child %ld: %s\n", count, weftGetLastError(nullptr));
+            if (count % 2 == 1) exit(good ? 0 : 1);
             _exit(good ? 0 : 1);
         }
         int status = 0;
