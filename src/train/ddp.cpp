@@ -230,7 +230,12 @@ void Ddp::launch_full() {
 
 Status Ddp::launch(int bucket) {
     const int divisor = model_.settings.divides_by_active ? members_.active() : peers_->ranks();
-    return run_hook(model_.settings, hook_owner_, space_->stream(), bucket, divisor);
+    Status done = run_hook(model_.settings, hook_owner_, space_->stream(), bucket, divisor);
+    if (!done && done.id() == error::train_hook) {
+        queue_->fail(done);  // a thread that sees the abort finds the reason
+        peers_->abort();
+    }
+    return done;
 }
 
 Status Ddp::finish(weftStream_t stream) {

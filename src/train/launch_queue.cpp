@@ -81,6 +81,11 @@ Status LaunchQueue::failure() {
     return failure_.copy();
 }
 
+void LaunchQueue::fail(const Status& why) {
+    std::lock_guard lock(mutex_);
+    if (failure_) failure_ = why.copy();
+}
+
 void LaunchQueue::carry_out_next(std::unique_lock<std::mutex>& lock) {
     const Launch launch = std::move(launches_.front());
     launches_.pop_front();

@@ -35,6 +35,8 @@ class LaunchQueue {
     bool done(Ticket launch);
     // The first failure so far.
     Status failure();
+    // For a launch that will fail so: others may learn of it before it returns.
+    void fail(const Status& why);
 
   private:
     LaunchQueue() = default;

@@ -32,8 +32,8 @@ Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket);
 bool in_any_hook();
 bool in_hook_of(const HookOwner& owner);
 
-// Calls the hook for one bucket. A failure of the communicator keeps its error; every other one is the hook's, and then
-// the communicator is aborted, because other ranks wait for this one.
+// Calls the hook for one bucket. A failure of the communicator keeps its error; every other one is train.hook. Then the
+// caller aborts the communicator, because other ranks wait for this one.
 Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream, int index, int divisor);
 
 // A hook may pass a copy of its bucket: only data, count, datatype and divisor count, and the rest is the owner's.
