@@ -255,11 +255,16 @@ std::string OneSided::owed_by(int peer) {
     return fmt::format(fmt::runtime(what), rank_) + ": across hosts a rank does so inside its Weft calls only";
 }
 
+// RmaMessages allocates texts, so the transfer ends before.
 void OneSided::abandon() {
-    if (remote_copy_.writes_buffer()) disconnect_(call_.peer);
+    const bool disconnects = remote_copy_.writes_buffer();
     remote_copy_.abandon();
-    rma_messages_.abandon();
     waits_.clear();
+    if (disconnects) {
+        windows_.forget(call_.peer);
+        disconnect_(call_.peer);
+    }
+    rma_messages_.abandon();
 }
 
 }  // namespace weft::internal
