@@ -83,7 +83,7 @@ TEST_CASE("a plugin that fails in a connection is an error on every rank", "[plu
 }
 
 TEST_CASE("a failed get ends its connection before the call returns, and the peer's memory before that", "[plugin]") {
-    const bool out_of_memory = false;
+    const bool out_of_memory = GENERATE(false, true);
     std::vector<std::string> variables = {bad, "BAD_PLUGIN=get", "GETS=1", "WEFT_TIMEOUT_MS=500"};
     if (out_of_memory) variables.emplace_back("OUT_OF_MEMORY=1");
     const Job done = plugin_job(2, variables);
