@@ -174,7 +174,8 @@ typedef struct {
 
     /* weftTransportOneSided. Writes the bytes by which a peer addresses `memory`, at most WEFT_TRANSPORT_KEY_BYTES. */
     weftResult_t (*memoryKey)(void* memory, unsigned char* key, size_t* bytes);
-    /* weftTransportOneSided. Makes `*remote` from a peer's key of `bytes` bytes; detach frees it. */
+    /* weftTransportOneSided. Makes `*remote` from a peer's key of `bytes` bytes; detach frees it.
+     * Weft calls detach before closeSender. */
     weftResult_t (*attach)(void* sender, const unsigned char* key, size_t bytes, void** remote);
     void (*detach)(void* remote);
     /* weftTransportOneSided. Copy `bytes` from `data` to `offset` in the peer's range, or back. The peer takes no part.

@@ -144,8 +144,9 @@ Blocked ActiveCalls::blocked() const {
 }
 
 Status ActiveCalls::pause(bool may_sleep) {
-    // Served requests are progress, and more may follow.
-    if (windows_.any() && windows_.serve()) return context_.waiting.stir(), ok();
+    // A served request is no progress of this rank's calls: a polling rank must not keep their deadline from coming.
+    const bool served = windows_.any() && windows_.serve();
+    if (served && !context_.waiting.served()) return ok();
     const bool idle = in_nothing(), beside = !messages_.idle();
     Blocked wait = idle && beside ? messages_.blocked() : blocked();
     if (!idle && beside) {
@@ -156,8 +157,8 @@ Status ActiveCalls::pause(bool may_sleep) {
     }
     // A put does not wake a rank that sleeps in poll().
     if (wait.connecting) may_sleep = may_sleep && !wait.sockets;
-    if (!(wait.sockets ? context_.waiting.pause_on_sockets(*wait.missing, may_sleep, add_wakeups_)
-                       : context_.waiting.pause(*wait.missing, may_sleep))) [[likely]]
+    if (!served && !(wait.sockets ? context_.waiting.pause_on_sockets(*wait.missing, may_sleep, add_wakeups_)
+                                  : context_.waiting.pause(*wait.missing, may_sleep))) [[likely]]
         return ok();
     const CancelHeld held;
     if (in<OneSidedCalls>())

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include "src/base/cancellation.hpp"
 #include "src/base/clock.hpp"
@@ -91,8 +92,13 @@ void Communicator::leave_buffers() {
     context_.row().gave_up.store(std::max<uint64_t>(1, context_.sequence), std::memory_order_release);
 }
 
+// Afterwards no network writes to the buffer of a get.
 void Communicator::abandon_windows() {
-    if (calls_.windows().exists()) calls_.windows().host().abandon();
+    if (!calls_.windows().exists()) return;
+    try {
+        calls_.windows().host().abandon();
+    } catch (const std::bad_alloc&) {  // for texts, when the transfer has ended
+    }
 }
 
 // Peers may still access this call's buffers in place, and the user may free them when we return.
@@ -101,6 +107,7 @@ void Communicator::await_borrowers() {
     if (!dead_) return;
     const CancelHeld held;
     calls_.withdraw();
+    abandon_windows();  // an exception may have kept die() from it
     const int64_t until = now_us() + leave_patience_us;
     const Segment& segment = *context_.segment;
     for (int peer = 0; peer < ranks(); ++peer)

@@ -5,6 +5,9 @@
 
 namespace weft::internal {
 
+// The bytes of all ranks' buffers that a rank reduces between two looks at the abort flag: a failed peer waits for it.
+static constexpr size_t in_place_bytes = size_t(1) << 20, in_place_least = 4096;
+
 TwoShot::TwoShot(const Plan& plan)
     : SharedMemoryRun(plan),
       exports_(plan, flags_),
@@ -168,13 +171,16 @@ Progress TwoShot::reduce_in_place(ExportedBuffers::Use use) {
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
                  last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
     if (use == ExportedBuffers::Use::cma) return reduce_by_cma(first, last);
-    if (last == first) return Progress::moved;
-    for (int rank = 0; rank < ranks_; ++rank) {
-        sources_[size_t(rank)] = exports_.input(rank) + first;
-        destinations_[size_t(rank)] = exports_.output(rank) + first;
+    const size_t piece = std::max(in_place_bytes / size_t(ranks_) / in_place_least, size_t(1)) * in_place_least;
+    for (size_t offset = first; offset < last; offset += piece) {
+        if (plan_->flags.block->aborted()) return report_.abandons();
+        for (int rank = 0; rank < ranks_; ++rank) {
+            sources_[size_t(rank)] = exports_.input(rank) + offset;
+            destinations_[size_t(rank)] = exports_.output(rank) + offset;
+        }
+        buffers_.reduce(buffers_.reduction(destinations_.data(), ranks_, sources_.data(), ranks_,
+                                           std::min(piece, last - offset), true, ranks_));
     }
-    buffers_.reduce(
-        buffers_.reduction(destinations_.data(), ranks_, sources_.data(), ranks_, last - first, true, ranks_));
     return Progress::moved;
 }
 

@@ -56,6 +56,11 @@ PeerWindow& HostWindows::reach(HostWindow& window, int peer) {
     return reached;
 }
 
+void HostWindows::forget(int peer) {
+    for (auto& [number, window] : windows_)
+        if (!window.reached.empty()) window.reached[size_t(peer)] = {};
+}
+
 // A local decision: other ranks do not need to know how this rank reaches their memory.
 PeerWindow HostWindows::find_way(const WindowPart& part, int peer) {
     if (!segment_->local(peer)) {

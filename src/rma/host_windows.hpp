@@ -66,6 +66,8 @@ class HostWindows {
     std::byte* memory(uint32_t number, uint64_t offset, uint64_t bytes);
     // Finds the way at the first call.
     PeerWindow& reach(HostWindow& window, int peer);
+    // Ends what the connection to the peer has attached. The connection may end afterwards.
+    void forget(int peer);
 
   private:
     PeerWindow find_way(const WindowPart& part, int peer);

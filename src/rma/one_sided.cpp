@@ -142,18 +142,18 @@ Progress OneSided::copy_some() {
 
 // Between hosts, without the target's help once the link exists.
 Progress OneSided::copy_by_transport() {
-    const bool served = rma_messages_.serve();
-    if (Status trouble = rma_messages_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
     missing_.clear();
     missing_.insert(call_.peer);
+    const bool moved = rma_messages_.serve(&missing_);
+    if (Status trouble = rma_messages_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
     if (!remote_copy_.active()) {
-        if (!rma_messages_.link(call_.peer).connected) return served ? Progress::moved : Progress::blocked;
+        if (!rma_messages_.link(call_.peer).connected) return moved ? Progress::moved : Progress::blocked;
         if (!attach()) return begin_message(), Progress::moved;
     }
     auto progress = remote_copy_.advance();
     if (!progress) return fails(rma_messages_.breaks(call_.peer, progress.take_status()));
     rma_messages_.accesses(call_.peer);
-    if (*progress == Progress::blocked && served) return Progress::moved;
+    if (*progress == Progress::blocked && moved) return Progress::moved;
     if (*progress != Progress::done) return *progress;
     missing_.clear();
     if (call_.is_put()) send_signal();
@@ -180,11 +180,11 @@ bool OneSided::attach() {
 
 // Waits until the peer has received our request, or answered it.
 Progress OneSided::await_peer() {
-    const bool moved = rma_messages_.serve();
-    if (rma_messages_.locally_complete(call_.peer)) return Progress::done;
-    if (Status trouble = rma_messages_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
     missing_.clear();
     missing_.insert(call_.peer);
+    const bool moved = rma_messages_.serve(&missing_);
+    if (rma_messages_.locally_complete(call_.peer)) return Progress::done;
+    if (Status trouble = rma_messages_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
     return moved ? Progress::moved : Progress::blocked;
 }
 
@@ -198,7 +198,7 @@ Progress OneSided::await_signals() {
             for (const SignalWait& wait : waits_) signals_.take(wait.peer, wait.signal, wait.count);
             return Progress::done;
         }
-        if (look > 0 || !(moved = rma_messages_.serve())) break;
+        if (look > 0 || !(moved = rma_messages_.serve(&missing_))) break;
     }
     Status trouble;
     missing_.for_each([&](int peer) {
@@ -208,7 +208,9 @@ Progress OneSided::await_signals() {
 }
 
 Progress OneSided::flush() {
-    const bool moved = rma_messages_.serve();
+    missing_.clear();
+    for (const int peer : rma_messages_.unanswered()) missing_.insert(peer);
+    const bool moved = rma_messages_.serve(&missing_);
     missing_.clear();
     Status trouble;
     for (const int peer : rma_messages_.unanswered()) {
@@ -253,11 +255,16 @@ std::string OneSided::owed_by(int peer) {
     return fmt::format(fmt::runtime(what), rank_) + ": across hosts a rank does so inside its Weft calls only";
 }
 
+// RmaMessages allocates texts, so the transfer ends before.
 void OneSided::abandon() {
-    if (remote_copy_.writes_buffer()) disconnect_(call_.peer);
+    const bool disconnects = remote_copy_.writes_buffer();
     remote_copy_.abandon();
-    rma_messages_.abandon();
     waits_.clear();
+    if (disconnects) {
+        windows_.forget(call_.peer);
+        disconnect_(call_.peer);
+    }
+    rma_messages_.abandon();
 }
 
 }  // namespace weft::internal

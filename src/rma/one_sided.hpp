@@ -44,6 +44,7 @@ class OneSided {
     PartnerWait awaited() const;
     // Describes what `peer` has not done, for error texts.
     std::string owed_by(int peer);
+    // Ends a transfer that may still write into the caller's buffer. May be called again.
     void abandon();
 
     // ---- Requests of other ranks, served during any call of this rank. True: something moved.

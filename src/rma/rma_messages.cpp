@@ -99,14 +99,19 @@ void RmaMessages::look_for_callers() {
         if (!segment_->local(rank)) look(rank);
 }
 
-bool RmaMessages::serve() {
+bool RmaMessages::serve(const RankSet* awaited) {
     look_for_callers();
-    bool moved = false;
+    bool moved = false, own = false;
     for (size_t i = 0; i < linked_.size(); ++i) {
         Peer& other = *peers_[size_t(linked_[i])];
-        if (other.trouble) moved |= serve(linked_[i], other);
+        if (!other.trouble) continue;
+        const uint64_t before = other.steps;
+        moved |= serve(linked_[i], other);
+        own |= other.steps != before && awaited && awaited->contains(linked_[i]);
     }
-    return moved;
+    if (!awaited) return std::exchange(moved_beside_, false) || moved;
+    moved_beside_ |= moved && !own;
+    return own;
 }
 
 // A peer that has left matters only to the ranks that wait for it. Any other failure aborts the communicator, because
@@ -156,6 +161,7 @@ Result<bool> RmaMessages::push(Peer& other) {
             request.done += piece;
         }
         moved = other.pushing = true;
+        other.steps += request.own;
         if (request.done < bytes) continue;
         other.own -= request.own;
         other.requests.pop_front();
@@ -191,6 +197,7 @@ Result<bool> RmaMessages::pull(int rank, Peer& other) {
         } else {
             WEFT_TRY(take(rank, other));
         }
+        other.steps += other.frame.header.kind != RequestKind::get;
         if (other.left == 0) finish(rank, other);
     }
     return moved;

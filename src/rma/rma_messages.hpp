@@ -49,7 +49,9 @@ class RmaMessages {
     Status breaks(int peer, Status why);
 
     // Progresses our requests and those of other ranks. True: something moved.
-    bool serve();
+    // For a call that waits for the ranks `awaited`, only requests to them count, and puts and answers of theirs. The
+    // next serve() without `awaited` returns true if anything else moved.
+    bool serve(const RankSet* awaited = nullptr);
     // The failure of the link to the peer, or ok.
     Status trouble(int peer) const;
     bool connecting(int peer) const;
@@ -95,6 +97,7 @@ class RmaMessages {
         Frame frame;
         std::byte* target = nullptr;
         uint64_t left = 0;
+        uint64_t steps = 0;  // of our requests, and of the peer's puts and answers
     };
     Peer& peer(int rank);
     void ask(int rank, Request request);
@@ -112,6 +115,7 @@ class RmaMessages {
     std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: no link
     std::vector<int> linked_;                   // peers with a link, connected or not
     bool networked_ = false;
+    bool moved_beside_ = false;          // for the next serve() of all
     uint32_t oob_received_ = 0;          // entries from other hosts at the last look_for_callers()
     std::vector<int> neighbours_;        // ranks of other processes of this host
     std::vector<uint32_t> oob_entries_;  // entries of each neighbour at the last look_for_callers()

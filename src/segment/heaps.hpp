@@ -29,8 +29,9 @@ class Heaps {
     int leader_place() const { return local_count(); }
     size_t bytes() const { return layout_.heap_bytes; }
     size_t stride() const { return layout_.heap_stride(); }
+    const SegmentLayout& layout() const { return layout_; }
     // Of the part of a heap for connections: a rank's out-of-band entries follow.
-    size_t connections_end() const { return bytes() - SegmentLayout::oob_bytes; }
+    size_t connections_end() const { return bytes() - layout_.oob_bytes(); }
 
   private:
     size_t offset(int place) const { return layout_.heap(place) - layout_.lines(); }

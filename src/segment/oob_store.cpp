@@ -16,7 +16,7 @@ LocalOobStore::LocalOobStore(Heaps& heaps, int place, std::atomic<uint32_t>& cou
 
 Status LocalOobStore::put(int rank, int to, uint64_t key, const void* data, size_t bytes) {
     const uint32_t index = count_->load(std::memory_order_relaxed);
-    if (index >= entries_max || bytes > OobEntry::value_bytes)
+    if (index >= heaps_->layout().oob_entries() || bytes > OobEntry::value_bytes)
         return fail(error::internal_state,
                     "rank {} has no room for connection information of {} bytes ({} entries posted)", rank, bytes,
                     index);
@@ -34,7 +34,8 @@ Status LocalOobStore::put(int rank, int to, uint64_t key, const void* data, size
 }
 
 uint32_t LocalOobStore::entries() const {
-    return std::min(count_->load(std::memory_order_acquire), uint32_t(entries_max));  // pairs with put()
+    return std::min(count_->load(std::memory_order_acquire),
+                    uint32_t(heaps_->layout().oob_entries()));  // pairs with put()
 }
 
 const std::byte* LocalOobStore::get(uint64_t key) const {
@@ -49,14 +50,16 @@ const OobEntry* LocalOobStore::next(uint32_t& index) const { return index < entr
 RemoteOobStore::RemoteOobStore(Heaps& heaps, std::atomic<uint32_t>& count)
     : heaps_(&heaps), heap_(heaps.at(heaps.leader_place())), count_(&count) {}
 
-size_t RemoteOobStore::entries_max(size_t heap_bytes) {
-    return std::min(size_t(1) << 18, (heap_bytes - entries_offset) / sizeof(OobEntry));
+size_t RemoteOobStore::entries_max() const {
+    return std::min(SegmentLayout::oob_received_most,
+                    (heaps_->layout().leader_bytes() - entries_offset) / sizeof(OobEntry));
 }
 
-// About the number of entries of a host whose ranks have dozens of connections each.
+// About the number of entries of a host whose ranks have dozens of connections each, or with each rank if these are many.
 size_t RemoteOobStore::bucket_count() const {
+    const size_t each = size_t(std::max(64, heaps_->layout().ranks / 4));
     size_t heads = 1024;
-    while (heads < 64 * size_t(heaps_->local_count()) && 2 * heads * sizeof(uint32_t) <= entries_offset) heads *= 2;
+    while (heads < each * size_t(heaps_->local_count()) && 2 * heads * sizeof(uint32_t) <= entries_offset) heads *= 2;
     return heads;
 }
 
@@ -77,7 +80,7 @@ const std::byte* RemoteOobStore::get(int peer, uint64_t key) const {
 
 Status RemoteOobStore::deliver(const OobEntry& entry) {
     const uint32_t index = count_->load(std::memory_order_relaxed);
-    if (index >= entries_max(heaps_->bytes()))
+    if (index >= entries_max())
         return fail(error::internal_state,
                     "rank {} has no room for the address that rank {} sent it: {} have come to its host", entry.to,
                     entry.from, index);

@@ -18,12 +18,11 @@ struct alignas(64) OobEntry {
     std::byte data[value_bytes];
     uint32_t next;  // in RemoteOobStore: one more than the index of the next entry in this bucket; 0: none
 };
-static_assert(sizeof(OobEntry) == 192);
+static_assert(sizeof(OobEntry) == SegmentLayout::oob_entry_bytes);
 
 // The entries that a rank of this host has put. A view of the end of the rank's heap.
 class LocalOobStore {
   public:
-    static constexpr size_t entries_max = SegmentLayout::oob_bytes / sizeof(OobEntry);
     // `place`: of the rank's heap. `count`: RankRow::oob_entries.
     LocalOobStore(Heaps& heaps, int place, std::atomic<uint32_t>& count);
     // Thread-bound to the rank. `key` is unique among its entries.
@@ -48,15 +47,14 @@ class RemoteOobStore {
   public:
     // `count`: SegmentHeader::oob_received.
     RemoteOobStore(Heaps& heaps, std::atomic<uint32_t>& count);
-    // More than the ranks of a host have connections.
-    static size_t entries_max(size_t heap_bytes);
+    size_t entries_max() const;
     // For the leader.
     Status deliver(const OobEntry& entry);
     // Null until the entry is there.
     const std::byte* get(int peer, uint64_t key) const;
 
   private:
-    static constexpr size_t entries_offset = size_t(1) << 20;
+    static constexpr size_t entries_offset = SegmentLayout::oob_buckets_bytes;
     size_t bucket_count() const;
     std::atomic<uint32_t>& bucket(int from, uint64_t key) const;
     OobEntry* entries() const;

@@ -1,6 +1,7 @@
 // segment_layout.hpp: the parts of a host's shared segment: the structs that they hold, their sizes and offsets.
 // Every process computes the same offsets from the rank count and the header.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -104,7 +105,12 @@ struct SegmentLayout {
     static constexpr size_t flag_line_stride = 128;  // two lines: the prefetcher fetches pairs
     static constexpr int flag_lines = 4;             // lines of a rank in the flag block (src/segment/shm_layout.hpp)
     static constexpr size_t texts_bytes = size_t(2) << 20;  // control/agreed_texts.hpp has their layout
-    static constexpr size_t oob_bytes = size_t(768) << 10;  // a rank's out-of-band entries, at the end of its heap
+    // A rank puts an out-of-band entry for each connection. It may have connections with all ranks for four purposes:
+    // messages, uneven collectives, windows and schedules.
+    static constexpr int oob_entries_each = 4, oob_ranks_least = 1024;
+    static constexpr size_t oob_entry_bytes = 192;
+    // The leader's heap begins with hash buckets, and has room for the entries that other hosts send.
+    static constexpr size_t oob_buckets_bytes = size_t(1) << 20, oob_received_most = size_t(1) << 20;
 
     int ranks;   // of the communicator
     int locals;  // of this host
@@ -117,8 +123,16 @@ struct SegmentLayout {
     // Not a power of two, so that the lines of different ranks fall in different cache sets.
     size_t heap_stride() const { return heap_bytes + 4096 + 192; }
     size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride() * size_t(local); }
+    // A rank's out-of-band entries, at the end of its heap.
+    size_t oob_entries() const { return size_t(oob_entries_each) * size_t(std::max(ranks, oob_ranks_least)); }
+    size_t oob_bytes() const { return oob_entries() * oob_entry_bytes; }
+    size_t leader_bytes() const {
+        if (heap_bytes < heap_bytes_most) return heap_bytes;  // address space is short
+        const size_t received = std::min(oob_entries() * size_t(locals), oob_received_most);
+        return std::max(heap_bytes, oob_buckets_bytes + received * oob_entry_bytes);
+    }
     size_t lines_bytes() const { return flag_line_stride * flag_lines * size_t(locals); }
-    size_t bytes() const { return round(heap(locals + 1)); }  // the last heap is the leader's
+    size_t bytes() const { return round(heap(locals) + std::max(heap_stride(), leader_bytes())); }  // the last one
 
   private:
     static size_t round(size_t bytes) { return (bytes + 4095) & ~size_t(4095); }

@@ -71,10 +71,7 @@ Waiting::Waiting(Segment& segment, int rank, int64_t sleep_us) : segment_(&segme
 int Waiting::current_cpu() { return weft::internal::current_cpu(); }
 
 bool Waiting::pause(const RankSet& missing, bool may_sleep) {
-    if (polls_ == 0) {
-        silence_.since_us = 0;
-        silence_.us = 0;
-    }
+    if (polls_ == 0) silence_ = {};
     ++polls_;
     seen_here();
     bool same_core = false;
@@ -110,20 +107,14 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
     if (!remote) return pause(missing, may_sleep);
     if (armed_) disarm();
     if (polls_ == 0) {
-        crowded_ = crowded_waits_ > 0;
-        if (crowded_) --crowded_waits_;
+        silence_ = {};
+        assume_crowd();
     }
-    if (polls_ == 0 || silence_.since_us == 0) {  // pause() does not read the clock at first
-        silence_.since_us = now_us();
-        silence_.us = 0;
-        silence_.next_look_us = silence_.since_us + first_look_us;
-        yields_.last_us = silence_.since_us;
-        yields_.number = 0;
-    }
+    if (silence_.since_us == 0) yields_ = {read_clock(), 0};  // pause() does not read the clock at first
     seen_here();
     ++polls_;
     const int64_t before_us = silence_.since_us + silence_.us;
-    const bool polls = !crowded_ && silence_.us < sleep_us_;
+    const bool polls = !crowded_ && too_early_to_sleep();
     const bool yields = polls && before_us - yields_.last_us >= us_between_yields;
     if (yields) {
         sched_yield();
@@ -137,18 +128,48 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         const timespec slice{0, wakeups_.ready ? 0 : (dozes ? doze_us : sleep_slice_us) * 1000};
         ppoll(wakeups_.descriptors.data(), nfds_t(wakeups_.descriptors.size()), &slice, nullptr);
     }
-    const int64_t now = now_us();
-    silence_.us = now - silence_.since_us;
+    const int64_t now = read_clock();
     if (yields) {
         // Other threads ran during the yield and need this core. The scheduler prefers a thread that wakes to one that
         // yields.
         const bool slice = now - before_us > crowded_yield_us;
         if (slice) crowded_waits_ = crowded_memory;
         ++yields_.number;
-        crowded_ =
-            slice || (yields_.number % yields_between_averages == 0 && silence_.us > yields_.number * crowded_wait_us);
+        crowded_ = slice || (yields_.number % yields_between_averages == 0 &&
+                             silence_.us - silence_.served_us > yields_.number * crowded_wait_us);
         yields_.last_us = now;
     }
+    return look_due(now);
+}
+
+bool Waiting::served() {
+    if (armed_) disarm();
+    if (polls_ == 0) silence_ = {};
+    polls_ = 1;
+    assume_crowd();
+    const int64_t now = read_clock();
+    silence_.served_us = silence_.us;
+    yields_ = {now, 0};
+    return look_due(now);
+}
+
+void Waiting::assume_crowd() {
+    crowded_ = crowded_waits_ > 0;
+    if (crowded_) --crowded_waits_;
+}
+
+int64_t Waiting::read_clock() {
+    const int64_t now = now_us();
+    if (silence_.since_us == 0) {
+        silence_.since_us = now;
+        silence_.next_look_us = now + first_look_us;
+    }
+    silence_.us = now - silence_.since_us;
+    return now;
+}
+
+// True: the caller must check for failures.
+bool Waiting::look_due(int64_t now) {
     if (segment_->aborted()) return true;
     if (now < silence_.next_look_us) return false;
     silence_.next_look_us = now + std::clamp<int64_t>(silence_.us / 16, first_look_us, slowest_look_us);
@@ -157,27 +178,20 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
 
 // Reads the clock and decides on sleeping. True: the caller must check for failures.
 bool Waiting::look(bool may_sleep) {
-    const int64_t now = now_us();
-    if (silence_.since_us == 0) {
-        silence_.since_us = now;
-        silence_.next_look_us = now + first_look_us;
-    }
-    silence_.us = now - silence_.since_us;
-    if (silence_.us >= sleep_us_ && !may_sleep) {
+    const int64_t now = read_clock();
+    if (too_early_to_sleep()) return look_due(now);
+    if (!may_sleep) {
         const timespec doze{0, doze_us * 1000};
         const CancelHeld held;
         nanosleep(&doze, nullptr);
-    } else if (silence_.us >= sleep_us_ && !armed_) {
+    } else if (!armed_) {
         // Announce the sleep, let the caller poll once more, then sleep: in this order no wake-up is missed.
         segment_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
         segment_->header().sleepers.fetch_add(1);
         membarrier().everywhere();
         armed_ = announced_ = true;
     }
-    if (segment_->aborted()) return true;
-    if (now < silence_.next_look_us) return false;
-    silence_.next_look_us = now + std::clamp<int64_t>(silence_.us / 16, first_look_us, slowest_look_us);
-    return true;
+    return look_due(now);
 }
 
 void Waiting::sleep() {

@@ -16,6 +16,7 @@ namespace weft::internal {
 // Time without progress, in us.
 struct Silence {
     int64_t since_us = 0, us = 0, next_look_us = 0;
+    int64_t served_us = 0;  // its length when a request of another rank was served last
 };
 // The yields of a wait for sockets: the last one (at first: the begin of the wait), and their number.
 struct Yields {
@@ -48,6 +49,10 @@ class Waiting {
     using AddWakeups = std::function<void(Wakeups&)>;
     bool pause_on_sockets(const RankSet& missing, bool may_sleep, const AddWakeups& add_wakeups);
 
+    // In place of pause(), after a step that served another rank's request: the silence lasts on, but the rank polls
+    // anew, since more requests may follow. True as for pause().
+    bool served();
+
     // After pause() has returned true: publishes what this wait is for, until there is progress.
     void tell(const PartnerWait& wait);
     // There was progress: the next silence begins.
@@ -61,6 +66,10 @@ class Waiting {
 
   private:
     bool look(bool may_sleep);
+    int64_t read_clock();
+    bool look_due(int64_t now);
+    void assume_crowd();
+    bool too_early_to_sleep() const { return silence_.us - silence_.served_us < sleep_us_; }
     void survey();
     void sleep();
     void disarm();

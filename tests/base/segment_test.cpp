@@ -227,16 +227,33 @@ TEST_CASE("a reader of entries sees them whole while they are posted", "[segment
 
 TEST_CASE("an OOB store that is full and an entry that is too long are sentences", "[segment]") {
     const auto segment = group_of(1);
+    const size_t entries_max = SegmentLayout{1, 1}.oob_entries();
     const std::vector<std::byte> most(OobEntry::value_bytes + 1);
     CHECK(!OobStore(*segment).put(0, 0, 1, most.data(), most.size()).ok());
-    for (uint64_t key = 0; key < LocalOobStore::entries_max; ++key)
+    for (uint64_t key = 0; key < entries_max; ++key)
         REQUIRE(OobStore(*segment).put(0, 0, key, most.data(), OobEntry::value_bytes).ok());
     const Status full = OobStore(*segment).put(0, 0, 99999, most.data(), 1);
     CHECK(!full.ok());
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
     CHECK(OobStore(*segment).get(0, 0) != nullptr);
-    CHECK(OobStore(*segment).get(0, LocalOobStore::entries_max - 1) != nullptr);
+    CHECK(OobStore(*segment).get(0, entries_max - 1) != nullptr);
     CHECK(OobStore(*segment).get(0, 99999) == nullptr);
+}
+
+TEST_CASE("an OOB store has room for four connections with each of the most ranks", "[segment]") {
+    auto made = Segment::create(max_ranks, false);
+    REQUIRE(made.ok());
+    Segment& segment = **made;
+    constexpr int here = 64;
+    for (int rank = 0; rank < max_ranks; ++rank) segment.rank_info(rank).host = rank / here;
+    segment.header().spread = 1;
+    REQUIRE(segment.settle().ok());
+    const std::byte data{1};
+    uint64_t key = 0;
+    for (int purpose = 0; purpose < 4; ++purpose)
+        for (int peer = 0; peer < max_ranks; ++peer) REQUIRE(OobStore(segment).put(0, peer, ++key, &data, 1).ok());
+    CHECK(OobStore(segment).get(0, key) != nullptr);
+    CHECK(RemoteOobStore(segment.heaps(), segment.header().oob_received).entries_max() >= 4 * here * max_ranks);
 }
 
 TEST_CASE("entries of other hosts are found among many thousands, and too many are a sentence", "[segment]") {
@@ -267,9 +284,10 @@ TEST_CASE("entries of other hosts are found among many thousands, and too many a
         }
     CHECK(OobStore(segment).get(5, each) == nullptr);
     Status full;
-    for (uint64_t key = each; full && key < 2 * RemoteOobStore::entries_max(segment.heaps().bytes()); ++key)
-        full = oob_deliver(2, key);
-    CHECK(segment.header().oob_received == RemoteOobStore::entries_max(segment.heaps().bytes()));
+    const size_t entries_max = RemoteOobStore(segment.heaps(), segment.header().oob_received).entries_max();
+    CHECK(entries_max >= 2 * SegmentLayout{ranks, 2}.oob_entries());
+    for (uint64_t key = each; full && key < 2 * entries_max; ++key) full = oob_deliver(2, key);
+    CHECK(segment.header().oob_received == entries_max);
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
     CHECK_THAT(full.sentence(), Catch::Contains("rank 2"));
 }

@@ -102,6 +102,23 @@ TEST_CASE("silence is counted from the last movement", "[waiting]") {
     CHECK(waiting.silence_us() == 0);
 }
 
+TEST_CASE("a rank that serves others polls on, and looks for failures in its own silence", "[waiting]") {
+    const auto segment = waiting_group_of(2);
+    Waiting waiting(*segment, 0, 1'000);
+    while (!waiting.served()) REQUIRE(segment->row(0).sleeping.load() == 0);
+    const int64_t silence_us = waiting.silence_us();
+    CHECK(silence_us >= 20'000);
+    while (segment->row(0).sleeping.load() == 0) waiting.pause(only(1));
+    CHECK(waiting.silence_us() >= silence_us + 1'000);
+    waiting.served();
+    CHECK(segment->row(0).sleeping.load() == 0);
+    waiting.pause(only(1));
+    CHECK(waiting.silence_us() >= silence_us);
+    waiting.stir();
+    waiting.served();
+    CHECK(waiting.silence_us() == 0);
+}
+
 TEST_CASE("a waiting rank sees an abort, and polls for failures now and then", "[waiting]") {
     const auto segment = waiting_group_of(2);
     Waiting waiting(*segment, 0, 1'000);

@@ -122,6 +122,44 @@ TEST_CASE("a function that does not commute gets its operands in rank order, or 
                    Catch::Contains("ring: does not combine in rank order, as a reduction that is not commutative"));
 }
 
+TEST_CASE("a rank whose peer has failed leaves the peer's buffers before its whole chunk is reduced", "[comm]") {
+    if (over_tcp()) return;
+    constexpr size_t count = size_t(2) << 20;
+    struct Gate {
+        int rank;
+        weftComm_t comm;
+        std::atomic<bool>* begun;  // by rank 0
+        size_t reduced = 0;
+    };
+    const auto await_failure = [](const void*, const void*, void*, size_t elements, weftDataType_t, void* context) {
+        Gate& gate = *static_cast<Gate*>(context);
+        if (gate.rank == 1) {
+            while (!*gate.begun) std::this_thread::yield();
+            throw std::runtime_error("no such colour");
+        }
+        *gate.begun = true;
+        weftResult_t state = weftSuccess;
+        while (state == weftSuccess && weftCommGetAsyncError(gate.comm, &state) == weftSuccess)
+            std::this_thread::yield();
+        gate.reduced += elements;
+    };
+    std::atomic<bool> begun{false};
+    size_t reduced = 0;
+    const auto wrong = on_threads(2, "two_shot", [&](weftComm_t comm, int rank) {
+        Gate gate{rank, comm, &begun};
+        std::vector<uint64_t> own(count), got(count);
+        weftRedOp_t op = weftSum;
+        if (weftRedOpCreate(&op, await_failure, &gate, weftUint64, true, comm) != weftSuccess)
+            return std::string(weftGetLastError(comm));
+        const weftResult_t code = weftAllReduce(own.data(), got.data(), count, weftUint64, op, comm, nullptr);
+        if (rank == 0) reduced = gate.reduced;
+        return code == weftSuccess ? std::string("no error") : std::string();
+    });
+    for (const std::string& one : wrong) CHECK(one == "");
+    CHECK(reduced > 0);
+    CHECK(reduced <= count / 8);
+}
+
 TEST_CASE("a function that throws ends the call on all ranks, whose errors name the rank and the reason", "[comm]") {
     const auto throws = [](const void* left, const void*, void* result, size_t count, weftDataType_t, void* context) {
         if (*static_cast<int*>(context) == 1) throw std::runtime_error("no such colour");

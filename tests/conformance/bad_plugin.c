@@ -1,7 +1,9 @@
 /* bad_plugin.c: the plugin of examples/transport_plugin with one defect, which BAD_PLUGIN names. */
 #include "examples/transport_plugin/unix_sockets.c"
 
-static int messages;
+static int messages, copies;
+__attribute__((visibility("default"))) int failing_allocations; /* for plugin_worker.cpp */
+static void *getter, *attached; /* the end that gets by the peer's memory, and that memory until it is detached */
 
 static weftResult_t receive_late_error(void* receiver, weftTransportSlot_t* slot, weftTransportMessage_t* message) {
     const weftResult_t result = receive(receiver, slot, message);
@@ -37,6 +39,22 @@ static weftResult_t init_fails(const weftTransportHost_t* host) {
     (void)host;
     return fails(weftSystemError, "no device was found");
 }
+/* The first get completes, the next ones never do. */
+static weftResult_t get_once(void* sender, void* data, void* memory, void* remote, size_t offset, size_t bytes) {
+    getter = sender;
+    attached = remote;
+    if (copies++ == 0) return get(sender, data, memory, remote, offset, bytes);
+    failing_allocations = getenv("OUT_OF_MEMORY") != NULL;
+    return weftSuccess;
+}
+static void detach_getter(void* remote) {
+    if (remote == attached) attached = NULL;
+    free(remote);
+}
+static void close_getter(void* sender) {
+    if (sender == getter) printf("getter closed %s detach\n", attached ? "before" : "after");
+    close_sender(sender);
+}
 static const char* no_error(void) { return NULL; }
 
 __attribute__((constructor)) static void spoil(void) {
@@ -62,5 +80,8 @@ __attribute__((constructor)) static void spoil(void) {
     if (strcmp(how, "never") == 0) plugin->receive = receive_never;
     if (strcmp(how, "result") == 0) plugin->receive = receive_no_result;
     if (strcmp(how, "lie") == 0) plugin->receive = receive_lie;
+    if (strcmp(how, "get") == 0) plugin->get = get_once;
+    if (strcmp(how, "get") == 0) plugin->detach = detach_getter;
+    if (strcmp(how, "get") == 0) plugin->closeSender = close_getter;
     if (strcmp(how, "small") == 0) plugin->acquire = acquire_small;
 }

@@ -82,4 +82,18 @@ TEST_CASE("a plugin that fails in a connection is an error on every rank", "[plu
     CHECK_THAT(done.said, Catch::Contains(reason));
 }
 
+TEST_CASE("a failed get ends its connection before the call returns, and the peer's memory before that", "[plugin]") {
+    const bool out_of_memory = GENERATE(false, true);
+    std::vector<std::string> variables = {bad, "BAD_PLUGIN=get", "GETS=1", "WEFT_TIMEOUT_MS=500"};
+    if (out_of_memory) variables.emplace_back("OUT_OF_MEMORY=1");
+    const Job done = plugin_job(2, variables);
+    INFO(done.said << done.log);
+    CHECK(done.count("getter closed after detach") == 1);
+    CHECK(done.count("getter closed before detach") == 0);
+    CHECK(done.said.find("getter closed") < done.said.find("rank 0: last get or wait:"));
+    CHECK(done.count(out_of_memory ? "rank 0: last get or wait: memory.exhausted"
+                                   : "rank 0: last get or wait: timeout.") == 1);
+    CHECK(done.count(": ok") == 2);
+}
+
 }  // namespace weft::internal::test

@@ -2,14 +2,29 @@
 // `rank R: ok`, or the id and the sentence of its error. ONLY_RANK names the only rank with the plugin, or with RDMA.
 // WRONG_RANK is the only rank that keeps WEFT_IB_DEVICES. KILLED_RANK kills itself after the first calls. WINDOWS is the
 // number of windows that come after them, one after the other in the same memory. It prints whether the memory is whole.
+// With GETS rank 0 then gets twice from rank 1 into its own window, until that fails.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "weft/weft.h"
+
+// The number of allocations of this thread that fail next, in the plugin (bad_plugin.c).
+static thread_local int* failing_allocations = nullptr;
+
+void* operator new(size_t bytes) {
+    if (failing_allocations && *failing_allocations > 0 && (*failing_allocations)-- > 0) throw std::bad_alloc();
+    if (void* const got = malloc(bytes ? bytes : 1)) return got;
+    throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { free(memory); }
+void operator delete(void* memory, size_t) noexcept { free(memory); }
 
 static int rank = -1;
 
@@ -60,6 +75,24 @@ static void put_into_windows(weftComm_t comm, int ranks, int windows) {
     printf("rank %d: memory is %s\n", rank, holds(windows - 1) && holds(windows - 2) ? "whole" : "damaged");
 }
 
+static void get_twice(weftComm_t comm) {
+    constexpr size_t count = 4000;
+    std::vector<float> memory(2 * count);
+    weftWindow_t window = nullptr;
+    must(weftCommWindowRegister(comm, memory.data(), memory.size() * sizeof(float), &window, 0), comm);
+    if (void* const plugin = dlopen(getenv("WEFT_TRANSPORT_PLUGIN"), RTLD_NOW | RTLD_NOLOAD))
+        failing_allocations = static_cast<int*>(dlsym(plugin, "failing_allocations"));
+    const weftWaitSignalDesc_t never = {1, 0, 0, 0};
+    weftResult_t result = weftSuccess;
+    for (int turn = 0; turn < 2 && result == weftSuccess; ++turn)
+        result = rank == 0 ? weftGet(memory.data(), count, weftFloat32, 1, window, count * sizeof(float), comm, nullptr)
+                           : weftWaitSignal(1, &never, comm, nullptr);
+    weftErrorInfo_t info = WEFT_ERROR_INFO_INITIALIZER;
+    (void)weftGetLastErrorInfo(nullptr, &info);
+    printf("rank %d: last get or wait: %s\n", rank, result == weftSuccess ? "no error" : info.id);
+    must(weftCommWindowDeregister(comm, window), comm);
+}
+
 int main() {
     rank = atoi(getenv("WEFT_RANK"));
     const char* only = getenv("ONLY_RANK");
@@ -98,6 +131,7 @@ int main() {
         for (size_t i = 0; i < count; ++i) right = right && got[i] == value_of((rank + ranks - 1) % ranks, i);
         if (killed && atoi(killed) == rank) raise(SIGKILL);
     }
+    if (getenv("GETS")) get_twice(comm);
     if (const char* windows = getenv("WINDOWS")) put_into_windows(comm, ranks, atoi(windows));
     must(weftCommDestroy(comm), nullptr);
     printf("rank %d: %s\n", rank, right ? "ok" : "wrong data");

@@ -139,7 +139,7 @@ TEST_CASE("data go round through the whole ring, past slots that hold addresses 
     CHECK(*begins.rbegin() - *begins.begin() > ptrdiff_t(ring_bytes - 2 * 1024));
 }
 
-constexpr size_t heap_end = SegmentLayout::heap_bytes_most - SegmentLayout::oob_bytes;
+const size_t heap_end = SegmentLayout::heap_bytes_most - SegmentLayout{2, 2}.oob_bytes();
 
 TEST_CASE("a ring is given up where the heap is short, and one that cannot be is refused", "[shm]") {
     Connection connection(shm(), 2, 1024, 64 << 10);

@@ -121,6 +121,33 @@ TEST_CASE("a peer that dies or leaves is an error of ranks that wait for its sig
             }
 }
 
+TEST_CASE("a rank that serves a polling rank fails at the deadline of what it waits for itself", "[windows]") {
+    for (const Where& where : {asked, remote})
+        for (const std::string step : {"wait=1", "get=1,1", "reduce=1"})
+            CHECK(with_growing_limit(500, [&](int64_t limit_ms) {
+                      INFO(where.name << ", " << step);
+                      Job job(3);
+                      const std::vector<std::string> limit{"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms)};
+                      // The links of all ranks are there before rank 1 is stopped.
+                      start(job, where, 0, {"get=1,1", "reduce=1", "say=ready", "wait=2", step, "destroy"}, limit);
+                      start(job, where, 1, {"reduce=1", "say=ready", "await", "destroy"}, limit);
+                      start(job, where, 2, {"reduce=1", "say=ready", "await", "signal=0", "get_loop=0", "destroy"});
+                      for (int rank = 0; rank < 3; ++rank) CHECK(job[rank].says("ready"));
+                      job[1].kill(SIGSTOP);
+                      job[2].kill(SIGUSR1);
+                      const std::string call = step.substr(0, step.find('='));
+                      job.finish(0);
+                      job.finish(2);
+                      job[1].kill(SIGUSR1);
+                      job[1].kill(SIGCONT);
+                      job.finish();
+                      const std::string answer = job.answer(0, call);
+                      const bool right = answer.rfind("8 ", 0) == 0 && contains(answer, "rank") &&
+                                         contains(answer, "1") && job.answer(2, "get_loop")[0] != '0';
+                      return right ? "" : job.everything();
+                  }) == "");
+}
+
 TEST_CASE("a rank that is killed at any time among puts is named on the others", "[windows]") {
     for (const Where& where : {mapped, copied, asked, remote})
         for (int round = 0; round < (small() ? 1 : 3); ++round) {

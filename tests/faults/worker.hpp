@@ -77,6 +77,7 @@ void step_get(Worker& self, const Values& values);
 void step_signal(Worker& self, const Values& values);
 void step_wait(Worker& self, const Values& values);
 void step_put_loop(Worker& self, const Values& values);
+void step_get_loop(Worker& self, const Values& values);
 void step_fork_window(Worker& self, const Values& values);
 
 // worker_memory.cpp: shared memory that cannot be had.

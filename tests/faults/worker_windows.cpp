@@ -66,6 +66,17 @@ void step_put_loop(Worker& self, const Values& values) {
     }
     tell("loop", code);
 }
+// get_loop=PEER: polls the first element of the peer's part, until something fails
+void step_get_loop(Worker& self, const Values& values) {
+    auto* out = static_cast<int*>(buffers(self, elements * sizeof(int)).first);
+    weftResult_t code = weftSuccess;
+    for (long turns = 0; code == weftSuccess; ++turns) {
+        if (turns == 20) tell("turns");
+        code = weftGet(out, 1, weftInt32, int(number(values, 0, 0)), self.window, 0, self.comm, nullptr);
+        usleep(1'000);
+    }
+    tell("get_loop", code);
+}
 // The error that a forked child gets.
 void step_fork_window(Worker& self, const Values&) {
     const pid_t child = fork();
