@@ -61,7 +61,7 @@ Ddp::Ddp(Model model, std::unique_ptr<MemorySpace> space, GradientBuckets bucket
       space_(std::move(space)),
       buckets_(std::move(buckets)),
       peers_(std::move(peers)),
-      hook_owner_{0, peers_.get(), &buckets_, space_.get()},
+      hook_owner_{0, peers_.get(), &buckets_, space_.get(), queue.get()},
       reports_(model_.parameters.size(), model_.settings.static_graph),
       members_(peers_->ranks()),
       used_by_any_(model_.parameters.size(), 1),
@@ -230,12 +230,7 @@ void Ddp::launch_full() {
 
 Status Ddp::launch(int bucket) {
     const int divisor = model_.settings.divides_by_active ? members_.active() : peers_->ranks();
-    Status done = run_hook(model_.settings, hook_owner_, space_->stream(), bucket, divisor);
-    if (!done && done.id() == error::train_hook) {
-        queue_->fail(done);  // a thread that sees the abort finds the reason
-        peers_->abort();
-    }
-    return done;
+    return run_hook(model_.settings, hook_owner_, space_->stream(), bucket, divisor);
 }
 
 Status Ddp::finish(weftStream_t stream) {

@@ -84,8 +84,11 @@ Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream,
     WEFT_TRY(peers.state());
     if (result == weftSuccess) return buckets.end_hook();
     if (why.empty()) why = fmt::format("it returned {}, {}", int(result), weftGetErrorString(result));
-    return fail(error::train_hook, "the hook failed for bucket {} on rank {}: {}", index, peers.rank(), why)
-        .about({.rank = peers.rank()});
+    Status failed = fail(error::train_hook, "the hook failed for bucket {} on rank {}: {}", index, peers.rank(), why)
+                        .about({.rank = peers.rank()});
+    owner.queue->fail(failed);  // a thread that sees the abort finds the reason
+    peers.abort();
+    return failed;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "src/base/result.hpp"
 #include "src/train/gradient_buckets.hpp"
+#include "src/train/launch_queue.hpp"
 #include "src/train/memory_space.hpp"
 #include "src/train/model.hpp"
 #include "src/train/peers.hpp"
@@ -19,7 +20,8 @@ struct HookOwner {
     Peers* peers = nullptr;
     GradientBuckets* buckets = nullptr;
     MemorySpace* space = nullptr;
-    int index = 0;  // of the bucket
+    LaunchQueue* queue = nullptr;  // that calls the hook
+    int index = 0;                 // of the bucket
     weftStream_t stream = nullptr;
     const HookOwner* outer = nullptr;  // whose hook called this one
     // Identifies the training object, and ends with it: states of hooks watch it.
@@ -32,8 +34,8 @@ Result<HookOwner*> owner_of(const weftTrainBucket_t* bucket);
 bool in_any_hook();
 bool in_hook_of(const HookOwner& owner);
 
-// Calls the hook for one bucket. A failure of the communicator keeps its error; every other one is train.hook. Then the
-// caller aborts the communicator, because other ranks wait for this one.
+// Calls the hook for one bucket. A failure of the communicator keeps its error; every other one is train.hook. Then
+// the communicator is aborted, because other ranks wait for this one.
 Status run_hook(const Settings& settings, HookOwner& owner, weftStream_t stream, int index, int divisor);
 
 // A hook may pass a copy of its bucket: only data, count, datatype and divisor count, and the rest is the owner's.
