@@ -11,7 +11,7 @@ namespace weft::internal::verbs {
 struct Settings : IbSettings {
     std::string library = {};                 // as WEFT_VERBS_LIBRARY
     int rails = 1;                            // ports of this host on which a link sends, at most
-    int64_t no_lane_us = 5'000'000;           // a link of several rails fails if it has had no lane for so long
+    int64_t no_lane_us = 5'000'000;           // a link that waits for lanes fails if it has had none for so long
     uint64_t part_bytes = uint64_t(1) << 30;  // of a put or get in one request, at most: what every device takes
     QueuePairOptions pair{.send_requests = 256, .receive_requests = 1'024, .send_sges = 2, .inline_bytes = 220};
 };
