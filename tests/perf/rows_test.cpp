@@ -165,6 +165,14 @@ TEST_CASE("results that cannot be written are a sentence and a status other than
         CHECK(run_command(real(program) + " " + size_flags(program, 2) + " >/dev/full 2>/dev/full #").status == 1);
         CHECK(run_command(real(program) + " " + "--nonsense 2>/dev/full #").status == 2);
     }
+    for (const std::string arguments : {"/train_perf -t 2 -n 2 -m 1 -l 7", "/init_perf -n 1 -r 1", "/train_perf -h",
+                                        "/init_perf -h", "/train_perf --nonsense", "/init_perf --nonsense"}) {
+        const bool wrong = arguments.ends_with("--nonsense");
+        const Run run = run_command(REAL + arguments + " 2>&1 >/dev/full #");
+        INFO(arguments << "\n" << run.output);
+        CHECK(run.status == (wrong ? 2 : 1));
+        CHECK_THAT(run.output, Contains(wrong ? "--nonsense" : "No space left on device"));
+    }
 }
 
 TEST_CASE("every collective passes over Weft, with ranks as threads") {
