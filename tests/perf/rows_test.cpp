@@ -196,6 +196,20 @@ TEST_CASE("every collective passes over Weft, with ranks as processes") {
     CHECK(run.status == 0);
     CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
 }
+TEST_CASE("weft perf lists and starts every benchmark") {
+    const Run list = run_command(LAUNCHER " perf");
+    INFO(list.output);
+    CHECK(list.output.find("not installed") == std::string::npos);
+    std::vector<std::string> names = {"train", "init"};
+    for (const Expected& program : expected) names.push_back(program.name);
+    CHECK(lines_with(list.output, "_perf\n") == int(names.size()));
+    for (const std::string& name : names) {
+        const Run help = run_command(LAUNCHER " perf " + name + " -h");
+        INFO(name << '\n' << help.output);
+        CHECK(help.status == 0);
+        CHECK_THAT(help.output, Contains("--"));
+    }
+}
 TEST_CASE("if the kernel refuses any system call, ranks work without it or end with an error") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
