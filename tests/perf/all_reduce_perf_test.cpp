@@ -200,6 +200,9 @@ TEST_CASE("lines for the peers' comparison have bench.h's fields") {
     CHECK(first["iters"] >= 3);
     CHECK(first["ok"] == true);
     CHECK(lines_with(lines.output, "\n") == 2);
+    const Run quoted = run("right", "-t 2 --json-lines 'a\"b\xe9' --sizes 8 --seconds 0.002");
+    CHECK(quoted.status == 0);
+    CHECK(nlohmann::json::parse(quoted.output)["peer"] == "a\"b\uFFFD");
     const Run wrong = run("corrupt", "-t 2 --json-lines weft --sizes 4000 --seconds 0.002");
     CHECK(wrong.status == 1);
     CHECK_THAT(wrong.output, Contains("\"ok\":false"));
@@ -288,6 +291,12 @@ TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is 
     }
     std::filesystem::remove(path);
     std::filesystem::remove(path + ".0");
+    // Arguments may hold bytes that are not UTF-8.
+    const std::string odd = path + "\xe9";
+    CHECK(run("right", "-t 2 --sizes 8 -J " + odd).status == 0);
+    std::ifstream odd_file(odd);
+    CHECK(nlohmann::json::parse(odd_file)["args"][6] == path + "\uFFFD");
+    std::filesystem::remove(odd);
     // A limit of a file's size stands for a full disk: a partly written file is removed.
     const Run full =
         run_command("trap '' XFSZ; ulimit -f 0; FAKE_WEFT=right " FOLDER "/all_reduce_perf_fake -t 2 -b 8 -e 8 -J " +
