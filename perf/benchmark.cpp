@@ -383,6 +383,10 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
                                                 rank.count());
                 return 2;
             }
+            if (!takes_part(collective, {0, rank.count()})) {
+                weft::internal::print_error("{}: one rank has no partner: start two or more\n", collective.program);
+                return 2;
+            }
             return Benchmark(collective, arguments, rank).run();
         } catch (const Buffers::Shortage& shortage) {
             if (!shortage.sentence.empty())
