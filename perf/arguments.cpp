@@ -62,6 +62,9 @@ std::vector<const Row*> choose(const std::string& flag, const std::string& name,
     return chosen;
 }
 
+// More would take days, and the list of them gigabytes.
+constexpr size_t sizes_most = 1'000'000;
+
 // The sizes from -b to -e, as nccl-tests steps through them.
 std::vector<size_t> walk(const Arguments& arguments) {
     const size_t least = arguments.min_bytes, most = arguments.max_bytes, factor = size_t(arguments.step_factor);
@@ -70,6 +73,11 @@ std::vector<size_t> walk(const Arguments& arguments) {
         throw Objection{"-i 0 never gets from -b to -e: give a step, or a factor with -f"};
     if (least < most && factor > 1 && least == 0)
         throw Objection{"-f multiplies, so it never leaves -b 0: start at one element, for instance -b 4"};
+    if (factor <= 1 && least < most && (most - least) / arguments.step_bytes >= sizes_most)
+        throw Objection{
+            fmt::format("-b {} -e {} -i {} makes {} sizes, more than {}: give a larger step, or a factor "
+                        "with -f",
+                        least, most, arguments.step_bytes, (most - least) / arguments.step_bytes + 1, sizes_most)};
     std::vector<size_t> sizes;
     for (size_t bytes = least;; bytes = factor > 1 ? bytes * factor : bytes + arguments.step_bytes) {
         sizes.push_back(bytes);

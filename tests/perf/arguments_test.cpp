@@ -63,6 +63,10 @@ TEST_CASE("sizes that make no walk are refused") {
     CHECK_THAT(refused({"-b", "0", "-e", "1K", "-f", "2"}), Contains("never leaves"));
     CHECK_THAT(refused({"-b", "1", "-e", "1K", "-i", "0"}), Contains("never gets"));
     CHECK_THAT(refused({"--sizes", ","}), Contains("holds no size"));
+    // The list is not made first.
+    CHECK_THAT(refused({"-b", "0", "-e", "64G", "-i", "8"}), Contains("makes 8589934593 sizes"));
+    CHECK_THAT(refused({"-b", "0", "-e", "1000000", "-i", "1"}), Contains("makes 1000001 sizes"));
+    CHECK(accepted({"-b", "1", "-e", "1000000", "-i", "1"}).sizes.size() == 1'000'000);
 }
 
 TEST_CASE("types and reductions go by name, all of them by all, and a misspelt one is answered with the list") {
