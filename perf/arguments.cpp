@@ -62,6 +62,9 @@ std::vector<const Row*> choose(const std::string& flag, const std::string& name,
     return chosen;
 }
 
+// More would take days, and the list of them gigabytes.
+constexpr size_t sizes_most = 1'000'000;
+
 // The sizes from -b to -e, as nccl-tests steps through them.
 std::vector<size_t> walk(const Arguments& arguments) {
     const size_t least = arguments.min_bytes, most = arguments.max_bytes, factor = size_t(arguments.step_factor);
@@ -70,6 +73,11 @@ std::vector<size_t> walk(const Arguments& arguments) {
         throw Objection{"-i 0 never gets from -b to -e: give a step, or a factor with -f"};
     if (least < most && factor > 1 && least == 0)
         throw Objection{"-f multiplies, so it never leaves -b 0: start at one element, for instance -b 4"};
+    if (factor <= 1 && least < most && (most - least) / arguments.step_bytes >= sizes_most)
+        throw Objection{
+            fmt::format("-b {} -e {} -i {} makes {} sizes, more than {}: give a larger step, or a factor "
+                        "with -f",
+                        least, most, arguments.step_bytes, (most - least) / arguments.step_bytes + 1, sizes_most)};
     std::vector<size_t> sizes;
     for (size_t bytes = least;; bytes = factor > 1 ? bytes * factor : bytes + arguments.step_bytes) {
         sizes.push_back(bytes);
@@ -237,8 +245,10 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         if (a.gpus == 0 && (a.ranks_per_gpu > 1 || a.graph_launches > 0 || a.plain_memory))
             throw Objection{"--ranks-per-gpu, -G and --plain-memory speak of GPUs: give -g 1 as well"};
         if (a.plain_memory && registered != 1) throw Objection{"--plain-memory says what -R 1 registers: give both"};
-        if (a.graph_launches > 0 && (per_iteration != 0 || a.blocking % 2 == 1 || statistic == "median-max"))
-            throw Objection{"-G times whole graphs: leave out -I, -z and --stat median-max"};
+        const bool median_max = statistic == "median-max" || !a.json_lines_peer.empty();
+        a.statistic = median_max ? Statistic::median_max : Statistic::mean;
+        if (a.graph_launches > 0 && (per_iteration != 0 || a.blocking % 2 == 1 || median_max))
+            throw Objection{"-G times whole graphs: leave out -I, -z, --stat median-max and --json-lines"};
         if (a.graph_launches > 0 && stream_null != 0)
             throw Objection{"-G captures a stream, and the legacy stream cannot be captured: leave out -y"};
         if (a.blocking == 1 && a.calls_per_group > 1)
@@ -247,14 +257,18 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
             throw Objection{fmt::format("-K {} leaves none of -n {} iterations", a.skipped_iterations, a.iterations)};
         if (a.skipped_iterations > 0 && per_iteration == 0)
             throw Objection{"-K leaves iterations out of -I's figures: give -I 1 as well"};
-        a.statistic = statistic == "median-max" || !a.json_lines_peer.empty() ? Statistic::median_max : Statistic::mean;
-        if (per_iteration != 0 && a.statistic == Statistic::median_max)
-            throw Objection{"-I shows the iterations of --stat mean"};
+        if (per_iteration != 0 && median_max) throw Objection{"-I shows the iterations of --stat mean"};
+        // The flags of the loop of --stat mean alone.
+        const bool of_mean = a.blocking % 2 == 1 || app.count("-n") + app.count("-w") + app.count("-a") > 0;
+        if (of_mean && median_max)
+            throw Objection{
+                "--stat median-max, which --json-lines implies, has a way of its own to time: leave out -n, -w, -z and "
+                "-a"};
         if (a.regret && a.gpus > 0)
             throw Objection{"--regret asks for an algorithm call by call, which is for host memory: leave out -g"};
-        if (a.regret && (per_iteration != 0 || a.blocking % 2 == 1 || a.calls_per_group > 1 || statistic != "mean" ||
-                         !a.json_lines_peer.empty()))
-            throw Objection{"--regret has a way of its own to time: leave out -I, -z, -m, --stat and --json-lines"};
+        if (a.regret && (per_iteration != 0 || of_mean || a.calls_per_group > 1 || median_max))
+            throw Objection{
+                "--regret has a way of its own to time: leave out -n, -w, -z, -a, -I, -m, --stat and --json-lines"};
         if (!min_bytes.empty()) a.min_bytes = parse_size("-b", min_bytes);
         if (!max_bytes.empty()) a.max_bytes = parse_size("-e", max_bytes);
         if (!step_bytes.empty()) a.step_bytes = parse_size("-i", step_bytes);

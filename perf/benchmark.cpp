@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "buffers.hpp"
@@ -18,6 +19,7 @@
 #include "race.hpp"
 #include "regret.hpp"
 #include "result_check.hpp"
+#include "src/base/json_text.hpp"
 #include "src/base/printing.hpp"
 #include "table.hpp"
 #include "timing.hpp"
@@ -238,12 +240,12 @@ void Benchmark::report(const Row& row) {
     if (json_) json_->add(row);
     if (!lines()) return print(row_text(arguments_, row));
     const Measurement& measurement = row.out_of_place.measurement;
-    print(
-        fmt::format("{{\"peer\":\"{}\",\"version\":\"{}\",\"collective\":\"{}\",\"nranks\":{},\"bytes\":{},"
-                    "\"median_us\":{:.3f},\"min_us\":{:.3f},\"iters\":{},\"ok\":{}}}\n",
-                    arguments_.json_lines_peer, version_text(collective_.served_by), collective_.bench_name,
-                    rank_.count(), row.bytes, measurement.time_us, measurement.least_us, measurement.calls,
-                    row.out_of_place.wrong.value_or(0) == 0));
+    print(fmt::format(
+        "{{\"peer\":{},\"version\":\"{}\",\"collective\":\"{}\",\"nranks\":{},\"bytes\":{},"
+        "\"median_us\":{:.3f},\"min_us\":{:.3f},\"iters\":{},\"ok\":{}}}\n",
+        weft::internal::json_text(nlohmann::json(arguments_.json_lines_peer)), version_text(collective_.served_by),
+        collective_.bench_name, rank_.count(), row.bytes, measurement.time_us, measurement.least_us, measurement.calls,
+        row.out_of_place.wrong.value_or(0) == 0));
 }
 
 void Benchmark::run_cycle(const Setting& setting, const Buffers* shared) {
@@ -379,6 +381,10 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
                 if (rank.is_first())
                     weft::internal::print_error("{}: -r {}: there are {} ranks\n", collective.program, arguments.root,
                                                 rank.count());
+                return 2;
+            }
+            if (!takes_part(collective, {0, rank.count()})) {
+                weft::internal::print_error("{}: one rank has no partner: start two or more\n", collective.program);
                 return 2;
             }
             return Benchmark(collective, arguments, rank).run();

@@ -64,6 +64,10 @@ struct Collective {
     weftResult_t (*run)(const Call& call);
 };
 
+inline bool takes_part(const Collective& collective, const Seat& seat) {
+    return !collective.partner || collective.partner(seat) >= 0;
+}
+
 // main() of a benchmark: parses, makes the ranks, measures, checks, reports.
 // Returns the exit status: 0, 1 after a wrong result or a failure, 2 for arguments that cannot be run.
 int run_benchmark(const Collective& collective, int argc, const char* const* argv);

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "command_line.hpp"
 #include "src/base/printing.hpp"
 
 namespace {
@@ -199,7 +200,7 @@ int main(int argc, char** argv) {
                    "rank N of --hosts enters the network namespace NAMEN first (as root; `ip netns add`)")
         ->needs("--hosts");
     app.add_option("-r,--rounds", rounds, "rounds of each row, in new processes")->check(CLI::Range(1, 10'000));
-    CLI11_PARSE(app, argc, argv);
+    if (const auto status = perf::parse_command_line(app, argc, argv)) return *status;
     print_output(
         "# init_perf: weftCommInitRank, from the last rank's entry to the last return, over {} rounds\n"
         "{:>6} {:>10} {:>10} {:>10} {:>12} {:>11}\n",

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "src/base/json_text.hpp"
 #include "src/base/printing.hpp"
 
 namespace perf {
@@ -106,7 +107,7 @@ JsonReport::~JsonReport() {
 
 weft::internal::Status JsonReport::write() {
     if (!file_) return weft::internal::ok();
-    const std::string text = report_->dump(1) + "\n";
+    const std::string text = weft::internal::json_text(*report_, 1) + "\n";
     int error = std::fwrite(text.data(), 1, text.size(), file_) == text.size() ? 0 : errno;
     if (std::fclose(std::exchange(file_, nullptr)) != 0 && error == 0) error = errno;
     if (error == 0) return weft::internal::ok();

@@ -1,5 +1,5 @@
 // pingpong_perf.cpp: the row of the ping-pong: pairs of ranks send one message there and one back.
-// If the number of ranks is odd, the last rank has no partner.
+// If the number of ranks is odd, the last rank has no partner, and its time does not count.
 #include "collective.hpp"
 
 namespace {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 namespace perf {
 namespace {
@@ -48,17 +49,19 @@ void iterate(Rank& rank, const Case& measured, const Arguments& arguments, int i
     if (calls > 1) rank.expect(weftGroupEnd(), "weftGroupEnd");
 }
 
-double over_ranks(Rank& rank, double value, Average average) {
+}  // namespace
+
+double over_ranks(Rank& rank, double value, bool takes_part, Average average) {
     switch (average) {
         case Average::rank_0: return rank.combine(rank.is_first() ? value : 0, weftSum);
-        case Average::least: return rank.combine(value, weftMin);
-        case Average::most: return rank.combine(value, weftMax);
+        case Average::least: return rank.combine(takes_part ? value : std::numeric_limits<double>::infinity(), weftMin);
+        case Average::most: return rank.combine(takes_part ? value : 0, weftMax);
         case Average::mean: break;
     }
-    return rank.combine(value, weftSum) / rank.count();
+    double sums[] = {takes_part ? value : 0, takes_part ? 1.0 : 0.0};
+    rank.combine(sums, weftSum);
+    return sums[0] / sums[1];
 }
-
-}  // namespace
 
 double time_calls(Rank& rank, const Case& measured, int calls) {
     return time_us(rank, [&] {
@@ -114,7 +117,8 @@ Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& argu
         }
     }
     result.calls = int64_t(arguments.iterations) * arguments.calls_per_group * std::max(1, arguments.graph_launches);
-    result.time_us = over_ranks(rank, total / double(result.calls), arguments.average);
+    result.time_us = over_ranks(rank, total / double(result.calls),
+                                takes_part(*measured.collective, measured.call.seat), arguments.average);
     result.least_us = result.time_us;
     if (each) {
         rank.combine(result.iterations_us, weftMax);

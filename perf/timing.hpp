@@ -34,6 +34,10 @@ double time_calls(Rank& rank, const Case& measured, int calls);
 // Makes one call, at place 0.
 void call_once(const Rank& rank, const Case& measured);
 
+// The time of all ranks from that of each, for -a. Ranks that do not take part return from calls at once, so they do not
+// count; rank 0 takes part.
+double over_ranks(Rank& rank, double value, bool takes_part, Average average);
+
 // nccl-tests' method: warm-up, a barrier, then all iterations between two clock readings. -a combines the ranks.
 Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& arguments);
 

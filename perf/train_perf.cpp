@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "command_line.hpp"
 #include "job.hpp"
 #include "train_measure.hpp"
 #include "train_sharded.hpp"
@@ -166,6 +167,8 @@ int main(int argc, char** argv) {
     app.add_option("-l,--layers", options.layers, "parameters of the large model")->check(CLI::Range(1, 100'000));
     app.add_option("-c,--compute", options.compute, "work of the backward pass, in times of the all-reduce")
         ->check(CLI::Range(0.0, 1000.0));
-    CLI11_PARSE(app, argc, argv);
-    return perf::run_ranks("train_perf", arguments, [&](perf::Rank& rank) { return perf::run(rank, options); });
+    if (const auto status = perf::parse_command_line(app, argc, argv)) return *status;
+    const int status =
+        perf::run_ranks("train_perf", arguments, [&](perf::Rank& rank) { return perf::run(rank, options); });
+    return weft::internal::status_after_output("train_perf", status);
 }

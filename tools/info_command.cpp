@@ -11,6 +11,7 @@
 
 #include "src/base/build_facts.hpp"
 #include "src/base/cpu.hpp"
+#include "src/base/json_text.hpp"
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
 #include "src/drivers/inventory.hpp"
@@ -154,7 +155,7 @@ Json describe() {
             {"errors", check.errors}};
 }
 
-std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : json_text(value); }
 
 std::string list(const Json& values) {
     std::string text;
@@ -258,7 +259,7 @@ void add_info_command(CLI::App& app, int& exit_status) {
         if (explaining->parsed() || showing->parsed()) return;
         Json all = describe();
         if (*as_json) {
-            print_output("{}\n", all.dump(2));
+            print_output("{}\n", json_text(all, 2));
         } else {
             print(all);
         }

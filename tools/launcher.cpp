@@ -160,7 +160,7 @@ void Launcher::run_ranks() {
         reap_strangers();
         escalate();
     }
-    if (job_.end_others) end_strangers();
+    end_strangers();
 }
 
 // Whether another generation follows the one that has ended.

@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "tools/child.hpp"
 #include "tools/perftest.hpp"
 #include "tools/process_end.hpp"
+#include "tools/rdma_figures.hpp"
 
 namespace weft::internal::tools {
 
@@ -257,38 +256,27 @@ class Check {
 
     Status measure() {
         print("\nmeasurements\n");
-        std::map<std::string, std::vector<double>> all;
+        RdmaFigures figures;
         for (int run = 0; run < plan_.runs; ++run) {
+            figures.begin_run();
             auto played = play(times);
             if (!played) return played.take_status();
             if (const std::string wrong = trouble_of(*played); !wrong.empty()) return judge(times.name, wrong), ok();
             for (const char* name : {"latency_us", "stream_mib_per_s", "both_mib_per_s", "rate_per_s",
                                      "registration_1_us", "registration_64_us"})
-                if (const auto number = played->number(name)) all[name].push_back(*number);
+                if (const auto number = played->number(name)) figures.add(name, *number);
             for (const Perftest& test : {send_latency, write_bandwidth}) {
                 auto figure = play_perftest(test);
                 if (!figure) return figure.take_status();
-                if (*figure > 0) all[test.program].push_back(*figure);
+                if (*figure > 0) figures.add(test.program, *figure);
             }
-            print_run(run, all);
+            print("  run {}:{}\n", run + 1, figures.run_text());
         }
-        print_table(all);
+        print_table(figures);
         return ok();
     }
 
-    void print_run(int run, const std::map<std::string, std::vector<double>>& all) {
-        std::string line;
-        for (const auto& [name, values] : all)
-            line += fmt::format("{} {} {:.6g}", line.empty() ? "" : ",", name, values.back());
-        print("  run {}:{}\n", run + 1, line);
-    }
-
-    void print_table(std::map<std::string, std::vector<double>>& all) {
-        const auto median = [&](const std::string& name) {
-            std::vector<double>& values = all[name];
-            std::sort(values.begin(), values.end());
-            return values.empty() ? 0.0 : values[values.size() / 2];
-        };
+    void print_table(const RdmaFigures& figures) {
         print("\nmedians of {} runs\n  {:<24} {:>12}          {:>12} {:>6}\n", plan_.runs, "", "Weft", "perftest",
               "ratio");
         struct Row {
@@ -300,12 +288,12 @@ class Check {
               Row{"1 MiB, both directions", "both_mib_per_s", "MiB/s", ""},
               Row{"8 B messages", "rate_per_s", "1/s", ""}, Row{"registration of 1 MiB", "registration_1_us", "us", ""},
               Row{"registration of 64 MiB", "registration_64_us", "us", ""}}) {
-            const double ours = median(row.name), other = *row.other ? median(row.other) : 0;
-            print("  {:<24} {:>12.6g} {:<8} {:>12} {:>6}{}{}\n", row.text, ours, row.unit,
+            const double ours = figures.median_of(row.name), other = figures.median_of(row.other);
+            print("  {:<24} {:>12.6g} {:<8} {:>12} {:>6}{}{}{}\n", row.text, ours, row.unit,
                   other > 0 ? fmt::format("{:.6g}", other) : "-", other > 0 ? fmt::format("{:.2f}", ours / other) : "-",
-                  *row.other ? "  " : "", row.other);
+                  *row.other ? "  " : "", row.other, figures.lack_text(row.other));
         }
-        if (all[send_latency.program].empty())
+        if (figures.runs_with(send_latency.program) == 0)
             print("  perftest did not run: install it on both hosts to compare (apt-get install perftest)\n");
     }
 

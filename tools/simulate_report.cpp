@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/base/json_text.hpp"
 #include "src/base/printing.hpp"
 
 namespace weft::internal::tools {
@@ -76,7 +77,7 @@ void print_json(const SimulateRequest& request, const Scene& scene, const Fabric
                          {"busy", use.busy}});
     }
     all["links"] = std::move(links);
-    print_output("{}\n", all.dump(2));
+    print_output("{}\n", json_text(all, 2));
 }
 
 void print_links(const SimulateRequest& request, const Fabric& fabric, const Simulation& found) {
@@ -155,7 +156,7 @@ void print_comparison(const SimulateRequest& request, const Scene& scene, std::v
             if (const auto predicted = prediction_of(row)) all["algorithms"].back()["predicted_us"] = *predicted;
         }
         all["choice"] = choice ? Json(choice->algorithm) : Json();
-        print_output("{}\n", all.dump(2));
+        print_output("{}\n", json_text(all, 2));
         return;
     }
     const bool damaged =

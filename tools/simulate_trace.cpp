@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/file.hpp"
+#include "src/base/json_text.hpp"
 
 namespace weft::internal::tools {
 
@@ -20,12 +21,12 @@ class TraceFile {
     }
     void add(const Json& event) {
         file_.add(std::exchange(first_, false) ? "\n" : ",\n");
-        file_.add(event.dump(-1, ' ', false, Json::error_handler_t::replace));
+        file_.add(json_text(event));
     }
     // Starts the file before any simulation, so that an error comes early.
     Status begin() const { return file_.status(); }
     Status end(const Json& other) {
-        file_.add("\n], \"otherData\": " + other.dump() + "}\n");
+        file_.add("\n], \"otherData\": " + json_text(other) + "}\n");
         return file_.finish();
     }
 

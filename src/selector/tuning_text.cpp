@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "src/base/json_text.hpp"
+
 namespace weft::internal {
 
 namespace {
@@ -185,11 +187,11 @@ std::string tuning_text(const Tuning& tuning) {
                           {"cores_used", tuning.cores},
                           {"link_mbps", tuning.link_mbps},
                           {"kernel_copies", tuning.uses_cma}};
-    std::string lines =
-        fmt::format("{{\n\"weft_tune\": {},\n\"weft\": {},\n{}\"machine\": {},\n\"constants\": {},\n\"times\": [",
-                    format_version, Json(tuning.version).dump(),
-                    tuning.simulated.empty() ? "" : fmt::format("\"simulated\": {},\n", Json(tuning.simulated).dump()),
-                    machine.dump(), fitted_constants.dump());
+    std::string lines = fmt::format(
+        "{{\n\"weft_tune\": {},\n\"weft\": {},\n{}\"machine\": {},\n\"constants\": {},\n\"times\": [", format_version,
+        json_text(Json(tuning.version)),
+        tuning.simulated.empty() ? "" : fmt::format("\"simulated\": {},\n", json_text(Json(tuning.simulated))),
+        json_text(machine), json_text(fitted_constants));
     // One curve per line, so that two files can be compared.
     for (const Tuning::Curve& curve : tuning.curves) {
         Json row = {{"collective", name_of(curve.collective)},
@@ -200,7 +202,7 @@ std::string tuning_text(const Tuning& tuning) {
         row["us"] = Json::array();
         for (const Tuning::Point& point : curve.points)
             row["us"].push_back(Json::array({point.bytes, rounded(point.us)}));
-        lines += (&curve == &tuning.curves.front() ? "\n" : ",\n") + row.dump();
+        lines += (&curve == &tuning.curves.front() ? "\n" : ",\n") + json_text(row);
     }
     return lines + "\n]\n}\n";
 }

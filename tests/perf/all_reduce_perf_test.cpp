@@ -20,6 +20,11 @@ Run run(const std::string& fake, const std::string& arguments, const std::string
     return run_command(environment + " FAKE_WEFT=" + fake + " " FOLDER "/all_reduce_perf_fake " + arguments);
 }
 
+// With few iterations, which --stat median-max counts by itself.
+std::string with_iterations(const std::string& flags) {
+    return flags.find("--stat") == std::string::npos ? flags + " -n 2" : flags;
+}
+
 }  // namespace
 
 TEST_CASE("a right library passes with every type and reduction") {
@@ -62,7 +67,7 @@ TEST_CASE("a right library passes on buffers of GPUs, with every way to run ther
     for (const char* flags :
          {"-g 1", "-g 4", "-t 2 -g 2", "-g 2 --ranks-per-gpu 3", "-g 2 -p 1", "-g 2 -m 3", "-g 2 -z 1", "-g 2 -z 3",
           "-g 2 -I 1", "-g 2 -y 1", "-g 2 -u 1", "-g 2 -G 3", "-g 2 --stat median-max --seconds 0.001"}) {
-        const Run one = run("right", "-b 4 -e 400 -f 10 -n 2 " + std::string(flags), gpus);
+        const Run one = run("right", "-b 4 -e 400 -f 10 " + with_iterations(flags), gpus);
         INFO(flags << one.output);
         CHECK(one.status == 0);
         CHECK_THAT(one.output, Contains(" device  0 [0000:") && Contains("# Out of bounds values : 0 OK"));
@@ -132,7 +137,7 @@ TEST_CASE("GPUs that are not there are missed with a sentence") {
 TEST_CASE("a right library passes with every way to run") {
     for (const char* flags : {"-p 1", "-m 3", "-z 1", "-z 3", "-R 1", "-u 1", "-a 0", "-a 2", "-c 3", "-N 2", "-T 5",
                               "-I 1", "-y 1", "--stat median-max --seconds 0.001"}) {
-        const Run one = run("right", "-t 2 -b 4 -e 400 -f 10 -n 2 " + std::string(flags));
+        const Run one = run("right", "-t 2 -b 4 -e 400 -f 10 " + with_iterations(flags));
         INFO(flags << one.output);
         CHECK(one.status == 0);
         CHECK_THAT(one.output, Contains("# Out of bounds values : 0 OK"));
@@ -200,6 +205,9 @@ TEST_CASE("lines for the peers' comparison have bench.h's fields") {
     CHECK(first["iters"] >= 3);
     CHECK(first["ok"] == true);
     CHECK(lines_with(lines.output, "\n") == 2);
+    const Run quoted = run("right", "-t 2 --json-lines 'a\"b\xe9' --sizes 8 --seconds 0.002");
+    CHECK(quoted.status == 0);
+    CHECK(nlohmann::json::parse(quoted.output)["peer"] == "a\"b\uFFFD");
     const Run wrong = run("corrupt", "-t 2 --json-lines weft --sizes 4000 --seconds 0.002");
     CHECK(wrong.status == 1);
     CHECK_THAT(wrong.output, Contains("\"ok\":false"));
@@ -288,6 +296,12 @@ TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is 
     }
     std::filesystem::remove(path);
     std::filesystem::remove(path + ".0");
+    // Arguments may hold bytes that are not UTF-8.
+    const std::string odd = path + "\xe9";
+    CHECK(run("right", "-t 2 --sizes 8 -J " + odd).status == 0);
+    std::ifstream odd_file(odd);
+    CHECK(nlohmann::json::parse(odd_file)["args"][6] == path + "\uFFFD");
+    std::filesystem::remove(odd);
     // A limit of a file's size stands for a full disk: a partly written file is removed.
     const Run full =
         run_command("trap '' XFSZ; ulimit -f 0; FAKE_WEFT=right " FOLDER "/all_reduce_perf_fake -t 2 -b 8 -e 8 -J " +

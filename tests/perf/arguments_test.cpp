@@ -63,6 +63,10 @@ TEST_CASE("sizes that make no walk are refused") {
     CHECK_THAT(refused({"-b", "0", "-e", "1K", "-f", "2"}), Contains("never leaves"));
     CHECK_THAT(refused({"-b", "1", "-e", "1K", "-i", "0"}), Contains("never gets"));
     CHECK_THAT(refused({"--sizes", ","}), Contains("holds no size"));
+    // The list is not made first.
+    CHECK_THAT(refused({"-b", "0", "-e", "64G", "-i", "8"}), Contains("makes 8589934593 sizes"));
+    CHECK_THAT(refused({"-b", "0", "-e", "1000000", "-i", "1"}), Contains("makes 1000001 sizes"));
+    CHECK(accepted({"-b", "1", "-e", "1000000", "-i", "1"}).sizes.size() == 1'000'000);
 }
 
 TEST_CASE("types and reductions go by name, all of them by all, and a misspelt one is answered with the list") {
@@ -100,7 +104,7 @@ TEST_CASE("flags that contradict each other are refused") {
     CHECK_THAT(refused({"--json-lines", "weft", "-d", "all"}), Contains("one of each"));
     CHECK_THAT(refused({"--regret", "-g", "1"}), Contains("leave out -g"));
     for (const std::vector<const char*>& timing : std::vector<std::vector<const char*>>{
-             {"-I", "1"}, {"-z", "1"}, {"-m", "2"}, {"--stat", "median-max"}, {"--json-lines", "weft"}}) {
+             {"-I", "1"}, {"-z", "1"}, {"-m", "2"}, {"-n", "9"}, {"-w", "9"}, {"-a", "0"}, {"--json-lines", "weft"}}) {
         std::vector<const char*> flags = {"--regret"};
         flags.insert(flags.end(), timing.begin(), timing.end());
         CHECK_THAT(refused(flags), Contains("a way of its own to time"));
@@ -114,6 +118,25 @@ TEST_CASE("flags that contradict each other are refused") {
         CHECK_THAT(refused({"-J", path}), Contains("is no file, but a folder or device"));
     accepted({"-J", "/nowhere/report.json"});
     CHECK_THAT(refused({"-t", "0"}), Contains("nthreads"));
+}
+
+TEST_CASE("flags without an effect on the timing are refused") {
+    for (const std::vector<const char*>& method :
+         std::vector<std::vector<const char*>>{{"--stat", "median-max"}, {"--json-lines", "weft"}}) {
+        for (const std::vector<const char*>& idle : std::vector<std::vector<const char*>>{
+                 {"-z", "1"}, {"-z", "3"}, {"-n", "20"}, {"-w", "1"}, {"-a", "3"}, {"--iters", "5"}}) {
+            std::vector<const char*> flags = method;
+            flags.insert(flags.end(), idle.begin(), idle.end());
+            CHECK_THAT(refused(flags), Contains("leave out -n, -w, -z and -a"));
+        }
+        std::vector<const char*> graph = method;
+        graph.insert(graph.end(), {"-g", "1", "-G", "5"});
+        CHECK_THAT(refused(graph), Contains("-G times whole graphs"));
+        std::vector<const char*> groups = method;
+        groups.insert(groups.end(), {"-m", "4", "-z", "2"});
+        CHECK(accepted(groups).calls_per_group == 4);
+    }
+    CHECK_THAT(refused({"--regret", "--stat", "median-max"}), Contains("a way of its own to time"));
 }
 
 TEST_CASE("lines for the peers' comparison are timed by its method") {

@@ -66,6 +66,7 @@ std::vector<std::string> words_of_line(const std::string& output) {
 TEST_CASE("a right library passes with every collective, type, reduction and root") {
     const Expected& program = GENERATE(from_range(expected));
     const int ranks = GENERATE(1, 3, 4);
+    if (program.name == "pingpong" && ranks == 1) return;
     const Run all =
         over_fake(program, "-t " + std::to_string(ranks) + " -b 2400 -e 2400 -n 1 -w 0 -d all -o all -r -1");
     INFO(program.name << '\n' << all.output);
@@ -154,6 +155,12 @@ TEST_CASE("flags without meaning for a collective are reported, and roots that d
     }
 }
 
+TEST_CASE("a ping-pong of one rank is refused") {
+    const Run run = run_command(FAKES "/pingpong_perf_fake -t 1 -b 8 -e 8");
+    CHECK(run.status == 2);
+    CHECK_THAT(run.output, Contains("one rank has no partner"));
+}
+
 TEST_CASE("results that cannot be written are a sentence and a status other than 0, with every collective") {
     for (const Expected& program : expected) {
         for (const std::string& arguments : {size_flags(program, 2), std::string("-h")}) {
@@ -164,6 +171,14 @@ TEST_CASE("results that cannot be written are a sentence and a status other than
         }
         CHECK(run_command(real(program) + " " + size_flags(program, 2) + " >/dev/full 2>/dev/full #").status == 1);
         CHECK(run_command(real(program) + " " + "--nonsense 2>/dev/full #").status == 2);
+    }
+    for (const std::string arguments : {"/train_perf -t 2 -n 2 -m 1 -l 7", "/init_perf -n 1 -r 1", "/train_perf -h",
+                                        "/init_perf -h", "/train_perf --nonsense", "/init_perf --nonsense"}) {
+        const bool wrong = arguments.ends_with("--nonsense");
+        const Run run = run_command(REAL + arguments + " 2>&1 >/dev/full #");
+        INFO(arguments << "\n" << run.output);
+        CHECK(run.status == (wrong ? 2 : 1));
+        CHECK_THAT(run.output, Contains(wrong ? "--nonsense" : "No space left on device"));
     }
 }
 
@@ -187,6 +202,20 @@ TEST_CASE("every collective passes over Weft, with ranks as processes") {
     INFO(program.name << '\n' << run.output);
     CHECK(run.status == 0);
     CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
+}
+TEST_CASE("weft perf lists and starts every benchmark") {
+    const Run list = run_command(LAUNCHER " perf");
+    INFO(list.output);
+    CHECK(list.output.find("not installed") == std::string::npos);
+    std::vector<std::string> names = {"train", "init"};
+    for (const Expected& program : expected) names.push_back(program.name);
+    CHECK(lines_with(list.output, "_perf\n") == int(names.size()));
+    for (const std::string& name : names) {
+        const Run help = run_command(LAUNCHER " perf " + name + " -h");
+        INFO(name << '\n' << help.output);
+        CHECK(help.status == 0);
+        CHECK_THAT(help.output, Contains("--"));
+    }
 }
 TEST_CASE("if the kernel refuses any system call, ranks work without it or end with an error") {
     INFO("seed " << seed());

@@ -111,6 +111,14 @@ TEST_CASE("weft schedule simulate takes machines from a topology file", "[schedu
     CHECK(here["ranks"] == 2);
     CHECK(narrow["busbw"].get<double>() < here["busbw"].get<double>());
     CHECK(simulated({"ring", "--topology", machines + "cpu_two_sockets.xml", "-n", "4"})["ranks"] == 4);
+    // The name of a file may be anything.
+    const TemporaryFile base;
+    const std::string odd = base.name + "\xff";
+    REQUIRE(symlink((machines + "cpu_two_sockets.xml").c_str(), odd.c_str()) == 0);
+    const std::string replaced = odd.substr(5, odd.size() - 6) + "\uFFFD";
+    CHECK(simulated({"ring", "--topology", odd, "-n", "4"})["host"] == replaced);
+    CHECK(simulated({"all", "--topology", odd, "-n", "4"})["host"] == replaced);
+    unlink(odd.c_str());
     const std::pair<std::vector<std::string>, const char*> mistakes[] = {
         {{"--ranks", "5"}, "[topology.placement] 5 ranks"},
         {{"--ranks", "3", "--hosts", "2"}, "[topology.placement] 3 ranks"},

@@ -91,6 +91,11 @@ TEST_CASE("a tuning survives its text", "[tuning]") {
     CHECK(read->curves[2].hosts == 2);
     CHECK(read->curves[2].points[1].bytes == 65536);
     CHECK(read->curves[2].points[1].us == 300);
+    // The name of a file may be anything.
+    tuning.simulated = "\xff.xml";
+    const auto replaced = read_tuning(tuning_text(tuning));
+    REQUIRE(replaced);
+    CHECK(replaced->simulated == "\uFFFD.xml");
 }
 
 TEST_CASE("a text that is no tuning is refused with the fault and its place", "[tuning]") {

@@ -59,6 +59,11 @@ TEST_CASE("an option's origin is the variable that set it", "[info]") {
     CHECK(contains(run({WEFT_COMMAND, "info"}, {"WEFT_WARN_MS=1234"}).output, "1234         environment"));
 }
 
+TEST_CASE("a value that is not UTF-8 is shown with a replacement", "[info]") {
+    const Json all = info({"WEFT_ALGO_FILES=/nowhere/\xff"});
+    CHECK(option(all, "algo_files")["value"] == "/nowhere/\uFFFD");
+}
+
 TEST_CASE("a secret is not shown", "[info]") {
     std::string secret(256, 'a');
     ProcessResult text = run({WEFT_COMMAND, "info"}, {"WEFT_UNIQUE_ID=" + secret});

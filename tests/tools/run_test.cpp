@@ -146,6 +146,12 @@ TEST_CASE("with --no-kill the others continue", "[run]") {
     CHECK(outcome.output == "alive\n");
 }
 
+TEST_CASE("with --no-kill, too, processes that ranks leave behind end with the job", "[run]") {
+    const ProcessResult outcome = run(script({"-n", "1", "--no-kill"}, "sleep 1000 & echo $!; exit 0"));
+    CHECK(outcome.status == 0);
+    CHECK(process_state(std::stoi(outcome.output)) == 'X');
+}
+
 TEST_CASE("a job that takes too long is ended", "[run]") {
     ProcessResult outcome = run({WEFT_COMMAND, "run", "-n", "2", "--timeout", "0.2", "--grace", "60", "sleep", "1000"});
     CHECK(outcome.status == 124);
