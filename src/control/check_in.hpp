@@ -23,6 +23,7 @@ enum class CheckInFrame : uint32_t {
     machine,   // bytes: MachineText::text, as Placement::wants_machine asked
     attached,  // empty: the parent has taken this leader, so this connection ends
     detached,  // text: why the parent could not be reached; the leader waits at the root
+    alone,     // empty: all ranks are on this leader's host, so the root is not needed
     // Of a leader, to its parent, which may be the root:
     attach,  // empty; not to the root
     joined,  // JoinedReports, one behind the other

@@ -139,13 +139,14 @@ void RootRendezvous::send(Client& client, CheckInFrame kind, const ByteWriter& c
 
 void RootRendezvous::on_frame(Client& client, CheckInFrame kind, ByteReader& content) {
     traffic_.received(kind, content.left());
-    if (complete_)
-        return refuse(client,
-                      fail(error::init_id_used, "all {} ranks of this unique id have joined already", roster_.ranks()));
+    if (complete_) {
+        if (kind != CheckInFrame::alone) refuse_used(client);
+        return;
+    }
     if (failure_)
         if (Status status = read(client, kind, content); !status) return fail_all(std::move(status));
     if (!failure_) return refuse(client, failure_);  // too late: it receives the outcome of the others
-    if (roster_.complete() && moving_ == 0) finish();
+    if (!complete_ && roster_.complete() && moving_ == 0) finish();
 }
 
 Status RootRendezvous::read(Client& client, CheckInFrame kind, ByteReader& content) {
@@ -168,6 +169,7 @@ Status RootRendezvous::read(Client& client, CheckInFrame kind, ByteReader& conte
             WEFT_LOG(info, init, "{} waits at the root: {}", roster_.host(client.place).text(), content.get_text());
         return ok();
     }
+    if (kind == CheckInFrame::alone && known) return end_without_table(client), ok();
     return fail(error::internal_state, "{} sent the root an unexpected message", client.link->peer().text());
 }
 
@@ -206,6 +208,14 @@ void RootRendezvous::finish() {
              roster_.ranks(), roster_.hosts(), content.bytes().size(), traffic_.text());
 }
 
+// All ranks are on this client's host.
+void RootRendezvous::end_without_table(const Client& alone) {
+    complete_ = true;
+    WEFT_LOG(info, init, "all {} ranks are on {}", roster_.ranks(), roster_.host(alone.place).name);
+    for (Client& client : clients_)
+        if (&client != &alone && client.state != Client::elsewhere) refuse_used(client);
+}
+
 CheckInTraffic RootRendezvous::traffic() {
     CheckInTraffic traffic;
     dispatcher_->service().run([&] { traffic = traffic_; });
@@ -217,6 +227,10 @@ void RootRendezvous::refuse(Client& client, const Status& why) {
     content.put_failure(why.failure());
     send(client, CheckInFrame::refused, content);
     client.link->close_when_idle();
+}
+
+void RootRendezvous::refuse_used(Client& client) {
+    refuse(client, fail(error::init_id_used, "all {} ranks of this unique id have joined already", roster_.ranks()));
 }
 
 void RootRendezvous::fail_all(Status failure) {

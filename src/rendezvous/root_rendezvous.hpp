@@ -49,7 +49,9 @@ class RootRendezvous {
     Status read_lost(ByteReader& content);
     void send(Client& client, CheckInFrame kind, const ByteWriter& content);
     void finish();
+    void end_without_table(const Client& alone);
     void refuse(Client& client, const Status& why);
+    void refuse_used(Client& client);
     void fail_all(Status failure);
     void tell_waiting();
     std::string obstacle() const;

@@ -1,6 +1,8 @@
 // check_in_test.cpp: the tree in which leaders wait for the rank table. The model counts connections, frames and bytes of
 // up to 4,096 hosts, and leaders in this process agree with it. Failures reach the leaders below others.
+#include <atomic>
 #include <cmath>
+#include <functional>
 
 #include "src/segment/failure_record.hpp"
 #include "tests/amount.hpp"
@@ -133,6 +135,29 @@ TEST_CASE("a leader that ends during the rendezvous is named on all hosts, also 
                        Catch::Contains(fmt::format("node{} (", ended)) && Catch::Contains("joining"));
         }
     }
+}
+
+TEST_CASE("a leader whose host turns out to have all ranks ends the check-in, before it knows its place",
+          "[check_in]") {
+    Hosts hosts(2, 1'000'000'000, 0);
+    Service& service = hosts.dispatcher().service();
+    std::atomic<bool> left{false};
+    // All on the service thread. As soon as the leader has sent its check-in, it leaves without an answer.
+    const std::function<void()> leave_early = [&] {
+        if (hosts.traffic(0).frames_sent == 0) return service.post(leave_early);
+        hosts.join(0, 1);
+        hosts.leave(0);
+        left = true;
+    };
+    service.post([&] {
+        hosts.add(0);
+        leave_early();
+    });
+    REQUIRE(eventually([&] { return left.load(); }));
+    REQUIRE(eventually([&] { return hosts.root().finished(); }));
+    hosts.add(1);
+    REQUIRE(eventually([&] { return hosts[1].aborted(); }));
+    CHECK_ERROR(FailureRecord(hosts[1]).status(), "init.id-used", -1);
 }
 
 TEST_CASE("the end of the root is reported by leaders below others, too", "[check_in]") {
