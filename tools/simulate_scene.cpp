@@ -149,6 +149,7 @@ Status take_network(const SimulateRequest& request, Scene& scene) {
     kind.net_bytes_per_us = 1 / scene.network->us_per_byte(scene.link_mbps);
     kind.net_overhead_us = kind.devices ? 0 : scene.network->message_us / 2;
     kind.net_us = net_us_of(*scene.network, kind.devices);
+    if (kind.devices) kind.carrier_us = proxied_message_us(*scene.network) / 2;
     return ok();
 }
 

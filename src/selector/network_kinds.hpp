@@ -21,6 +21,13 @@ struct NetworkKind {
     double us_per_byte(int64_t of_mbps) const { return 8 / (double(of_mbps) * efficiency); }
 };
 
+// Processor time that the proxies of both ranks add to a message between kernels. verbs_proxy_test measures it on a NIC
+// that completes at once, so NetworkKind::message_us comes on top.
+inline constexpr double proxy_message_us = 0.5;
+
+// Processor time of a message between kernels, at both ends together.
+inline double proxied_message_us(const NetworkKind& kind) { return kind.message_us + proxy_message_us; }
+
 // By class, then by speed.
 std::span<const NetworkKind> network_kinds();
 std::string network_kind_names();  // "edr, hdr, ..."

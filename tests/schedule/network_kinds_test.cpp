@@ -38,6 +38,7 @@ LinkCosts costs_of(const HostKind& host, const NetworkKind& network) {
     costs.signal_us = host.signal_us;
     costs.cached_us_per_byte = costs.memory_us_per_byte = 2.0 / 5 / host.peer_bytes_per_us;
     costs.net_latency_us += proxies_us;
+    costs.net_message_us = proxied_message_us(network);
     costs.tile_bytes = 16 << 20;
     return costs;
 }
