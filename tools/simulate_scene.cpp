@@ -98,7 +98,8 @@ Status seat_on_graph(const SimulateRequest& request, Scene& scene) {
     if (scene.hosts > 1) {
         scene.layout.rails = topology::rails_of(scene.job);
         const auto& rails = scene.layout.rails;
-        scene.net_links = std::max(1, 1 + *std::max_element(rails.begin(), rails.end()));
+        scene.net_links = scene.network ? network_links(scene.layout, speed_of(*scene.network, request.rails)).links
+                                        : std::max(1, 1 + *std::max_element(rails.begin(), rails.end()));
     }
     const size_t slash = request.topology.rfind('/');
     scene.machines = request.topology.substr(slash == std::string::npos ? 0 : slash + 1);
