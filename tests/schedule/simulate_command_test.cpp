@@ -341,6 +341,8 @@ TEST_CASE("weft schedule simulate --tune writes a file that selects the fastest 
         {{"ring", "-n", "2", "--host", "cpu-10g", "--tune", file.name},
          "[command.option] --tune needs `all` algorithms"},
         {with({"--tune", file.name, "--collective", "reduc"}), "[command.option] `reduc`"},
+        {with({"--tune", file.name, "--network", "ndr"}), "[command.option] leave --network out"},
+        {with({"--tune", file.name, "--set", "net_us=2"}), "[command.option] leave --set out"},
     };
     for (const auto& [words, sentence] : mistakes) {
         const ProcessResult outcome = simulate(words);
