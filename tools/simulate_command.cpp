@@ -234,6 +234,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         if (!collective->empty()) request->said.collective = request->collective;
         if (!root->empty()) request->said.root = request->root;
         if (!channels->empty()) request->said.channels = request->channels;
+        request->said.bytes = request->bytes;
         report(request->tune.empty() ? simulate_request(*request) : tune(*request, collective->empty()));
     });
 }
