@@ -9,7 +9,6 @@
 #include "src/gpu/engine/device_steps.hpp"
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
-#include "tools/simulate_numbers.hpp"
 #include "tools/simulated_call.hpp"
 #include "topology/detect/discover.hpp"
 #include "topology/fabric/graph_fabric.hpp"
@@ -169,6 +168,8 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
         auto with = with_constant(scene.kind, measured->name, measured->value);
         if (!with) return with.take_status();
         scene.kind = *with;
+        if (measured->name == "start_us" || measured->name == "peer_us" || measured->name == "net_us")
+            scene.times.push_back(*measured);
     }
     scene.kind = with_working_set(scene.kind, 2 * request.bytes);  // input and output
     if (scene.graph && scene.kind.devices == scene.graph->of_kind(topology::NodeKind::gpu).empty())
@@ -250,6 +251,11 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
     HostKind kind = with_protocol(scene.kind, scene.protocol, row.tree);
     // The protocols' own time is that of NCCL's network.
     if (scene.network) kind.net_us = net_us_of(*scene.network, kind.devices);
+    for (const NamedNumber& given : scene.times) {
+        auto with = with_constant(kind, given.name, given.value);
+        if (!with) return with.take_status();
+        kind = *with;
+    }
     std::unique_ptr<Fabric> fabric;
     if (!scene.graph) {
         fabric = std::make_unique<HostsFabric>(kind, scene.hosts, scene.layout.ranks / scene.hosts);

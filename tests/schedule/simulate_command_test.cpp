@@ -179,6 +179,20 @@ TEST_CASE("weft schedule simulate shows the cost of slow and failed parts", "[sc
     }
 }
 
+TEST_CASE("weft schedule simulate takes given times of devices in place of a protocol's and a network's",
+          "[schedule]") {
+    for (const bool over_rdma : {false, true})
+        for (const std::string time : {"start_us", "peer_us", "net_us"}) {
+            const auto us = [&](const char* value) {
+                std::vector<std::string> words = {"ring", "--hosts", "2", "-b", "1K", "--set", time + "=" + value};
+                if (over_rdma) words.insert(words.end(), {"--network", "ndr"});
+                return simulated(words)["us"].get<double>();
+            };
+            INFO(time << (over_rdma ? " over RDMA" : ""));
+            CHECK(us("50") > us("20") + 25);
+        }
+}
+
 TEST_CASE("weft schedule simulate continues without hosts that failed", "[schedule]") {
     const std::vector<std::string> whole = {"--hosts", "4", "--host", "dgx-a100", "-b", "16M"};
     const auto with = [&](const char* algorithm, std::vector<std::string> words) {
