@@ -148,8 +148,10 @@ static double root_us(const Network& network, const Layout& layout, const LinkCo
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
     const double link = network.lone_link_us(part * (ranks - network.ranks_a_host()));
-    const double work = network.remote_peers() * network.end_us() + (network.ranks_a_host() - 1) * costs.signal_us +
-                        costs.side_by_side * alone.stream_us(size_t(part * (ranks - 1)), bytes);
+    // The blocks of a kernel poll side by side.
+    const double work = network.remote_peers() * network.end_us() +
+                        costs.side_by_side * ((network.ranks_a_host() - 1) * costs.signal_us +
+                                              alone.stream_us(size_t(part * (ranks - 1)), bytes));
     return network.one_way_us(true, 2 / ranks) + (comes ? link + work : std::max(link, work));
 }
 

@@ -17,13 +17,18 @@ namespace {
 
 constexpr size_t file_bytes_most = size_t(256) << 20;
 
+}  // namespace
+
 std::string text_of(const Schedule& first) {
-    std::string text = fmt::format("{} {} on {} ranks", first.algorithm, name_of(first.collective), first.ranks);
+    std::string text = fmt::format("{} {} on {} rank{}", first.algorithm, name_of(first.collective), first.ranks,
+                                   first.ranks == 1 ? "" : "s");
     if (first.root >= 0) text += fmt::format(", root {}", first.root);
+    if (first.most_bytes < INT64_MAX)
+        text += fmt::format(", {} to {} bytes", first.least_bytes, first.most_bytes);
+    else if (first.least_bytes > 0)
+        text += fmt::format(", {} bytes and more", first.least_bytes);
     return text;
 }
-
-}  // namespace
 
 bool is_algorithm_file(const std::string& word) {
     const auto rows = registry::algorithms();
@@ -59,10 +64,15 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
                           (!choice.root || first.root < 0 || *choice.root == first.root);
         if (fits) meant.push_back(&set);
     }
+    if (meant.size() > 1 && choice.bytes)
+        std::erase_if(meant, [&](const std::vector<Schedule>* set) {
+            const Schedule& first = set->front();
+            return *choice.bytes < uint64_t(first.least_bytes) || *choice.bytes > uint64_t(first.most_bytes);
+        });
     if (meant.size() != 1)
         return fail(error::command_option, "{} contains {}; {}", name, held,
-                    meant.empty() ? "--ranks, --collective or --root does not fit it"
-                                  : "choose one by --ranks, --collective or --root");
+                    meant.empty() ? "--ranks, --collective, --root or --bytes does not fit it"
+                                  : "choose one by --ranks, --collective, --root or --bytes");
     std::vector<Schedule>& set = *meant[0];
     std::sort(set.begin(), set.end(), [](const Schedule& a, const Schedule& b) { return a.rank < b.rank; });
     const Schedule& first = set[0];

@@ -16,8 +16,9 @@ namespace weft::internal::tools {
 struct FileChoice {
     std::optional<std::string> collective;
     std::optional<int> root, channels;
-    int ranks = 0;           // 0: not given
-    bool any_order = false;  // ranks may sum in different orders
+    std::optional<uint64_t> bytes;  // of the message; it matters where algorithms differ in their range alone
+    int ranks = 0;                  // 0: not given
+    bool any_order = false;         // ranks may sum in different orders
 };
 
 // A row like the registry's. Immutable; the row points into this struct.
@@ -30,6 +31,8 @@ struct FileAlgorithm {
 
 // Whether the word names a file and not an algorithm: it contains a / or a dot, or the file exists.
 bool is_algorithm_file(const std::string& word);
+// An algorithm of a file: "ring all_reduce on 4 ranks, 0 to 1023 bytes".
+std::string text_of(const Schedule& first);
 // weftInvalidUsage: the file cannot be read or parsed. weftInvalidArgument: the options do not fit the file.
 Result<ScheduleFile> read_schedule_file(const std::string& name, bool any_order = false);
 Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string& name, const FileChoice& choice);

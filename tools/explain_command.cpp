@@ -138,6 +138,7 @@ int answer(const Question& question) {
         if (place->machines == 1) return refuse("--network is between machines, but there is one: add --hosts");
         const int64_t port_mbps = place->link_mbps > 0 ? place->link_mbps : kind->mbps;
         links = over_network(std::move(links), *kind, port_mbps * question.rails);
+        links.net_links = network_links(layout, speed_of(*kind, question.rails)).links;
     } else if (question.rails > 1) {
         return refuse("--rails counts ports of RDMA devices: name their --network");
     }

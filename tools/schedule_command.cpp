@@ -18,6 +18,7 @@
 #include "tools/algorithm_named.hpp"
 #include "tools/schedule_picture.hpp"
 #include "tools/simulate_command.hpp"
+#include "tools/simulate_scene.hpp"
 
 namespace weft::internal::tools {
 namespace {
@@ -143,6 +144,9 @@ Result<Made> make(Request request) {
 Status draw(const Request& request, const Made& made) {
     if (request.rank >= 0)
         return fail(error::command_option, "a picture shows all ranks; give --svg or --rank, not both");
+    if (request.picture.bytes > bytes_drawn_most)
+        return fail(error::command_option, "--svg draws messages of up to {} bytes, and --bytes is {}",
+                    bytes_drawn_most, request.picture.bytes);
     // The simulation of a wrong algorithm would mean nothing.
     if (made.file) WEFT_TRY(prove(*made.file));
     PictureRequest picture = request.picture;
@@ -174,27 +178,33 @@ Status convert(const Request& request) {
     return ok();
 }
 
-Status check_file(const Request& request) {
-    const auto file = read_schedule_file(request.file, request.said.any_order);
-    if (!file) return file.status().copy();
-    const std::vector<Schedule>& schedules = file->schedules;
+// One algorithm of a file.
+Status check_set_of(const Request& request, const ScheduleFile& file, const std::vector<Schedule>& schedules) {
     auto mode = parse_readable(request.readable, int(schedules.size()));
     if (!mode) return mode.take_status();
     CheckOptions options = request.options;
     options.any_order = request.said.any_order;
     Proved proved;
-    const Status status = file->check(schedules, request.readable.empty() ? DirectMode() : *mode, options, &proved);
+    const Status status = file.check(schedules, request.readable.empty() ? DirectMode() : *mode, options, &proved);
     if (!status)
         return fail(error::algorithm_file, "{}: {}{}", request.file, status.sentence(),
                     proved.orders_differ ? "; --any-order lets that pass" : "");
-    print_assumption(request.file, *file);
     const char* order = !facts_of(schedules[0].collective).reduces ? ""
                         : proved.orders_differ                     ? "; ranks combine in different orders"
                         : proved.in_rank_order                     ? "; it combines in rank order"
                                                                    : "";
-    print_output("{}: proved: {} {} on {} rank{}, {} steps in all ways it can run{}\n", request.file,
-                 schedules[0].algorithm, name_of(schedules[0].collective), schedules.size(),
-                 schedules.size() == 1 ? "" : "s", proved.steps, order);
+    print_output("{}: proved: {}, {} steps in all ways it can run{}\n", request.file, text_of(schedules[0]),
+                 proved.steps, order);
+    return ok();
+}
+
+// All algorithms of the file, as WEFT_ALGO_FILES takes them.
+Status check_file(const Request& request) {
+    auto file = read_schedule_file(request.file, request.said.any_order);
+    if (!file) return file.take_status();
+    const std::vector<std::vector<Schedule>> sets = file->take_sets();
+    for (const std::vector<Schedule>& set : sets) WEFT_TRY(check_set_of(request, *file, set));
+    print_assumption(request.file, *file);
     return ok();
 }
 
@@ -204,6 +214,7 @@ void find_said(const CLI::App& command, Request& request) {
     if (command.count("--collective") > 0) request.said.collective = request.collective;
     if (command.count("--root") > 0) request.said.root = request.root;
     if (command.count("--channels") > 0) request.said.channels = request.channels;
+    if (command.count("--bytes") > 0) request.said.bytes = request.picture.bytes;
 }
 
 }  // namespace
@@ -235,6 +246,11 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         to->add_option("--root", request->root, "Of a rooted collective")
             ->check(CLI::NonNegativeNumber)
             ->capture_default_str();
+        to->add_option("-b,--bytes", request->picture.bytes,
+                       "Of the largest buffer of the call that --svg draws; selects from a file's algorithms, too")
+            ->transform(CLI::AsSizeValue(false))
+            ->check(CLI::Range(uint64_t(1), simulated_bytes_most))
+            ->capture_default_str();
         to->add_option("--expand", request->expansion,
                        "Fused instructions as the elementary ones they stand for: staged, direct, readable=RANK,... or "
                        "pipelined=TILES");
@@ -248,11 +264,6 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         show_command->add_option("--svg", request->picture.file, "File to draw them to, as tracks over time, instead");
     show_command
         ->add_option("--host", request->picture.host, "Kind of host whose times are drawn, as `simulate` has them")
-        ->capture_default_str()
-        ->needs(svg);
-    show_command->add_option("-b,--bytes", request->picture.bytes, "Of the largest buffer of the call that is drawn")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::Range(uint64_t(1), bytes_drawn_most))
         ->capture_default_str()
         ->needs(svg);
     show_command->callback([=] {

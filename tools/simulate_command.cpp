@@ -95,6 +95,12 @@ Result<SimulatedRows> simulated_rows(const SimulateRequest& request) {
 Status tune(SimulateRequest request, bool all_collectives) {
     if (request.algorithm != "all" || !request.trace.empty() || request.as_json)
         return fail(error::command_option, "--tune needs `all` algorithms, and excludes --trace and --json");
+    // The file names neither, so programs would scale its times by the built-in costs of TCP.
+    if (!request.network.empty() || !request.constants.empty())
+        return fail(error::command_option,
+                    "--tune excludes --network and --set: a tuning file holds times of the built-in costs of TCP; "
+                    "leave {} out, and choose on such hosts by WEFT_ALGO",
+                    request.network.empty() ? "--set" : "--network");
     if (all_collectives) request.collective.clear();
     request.anyway = true;  // a curve without its largest sizes would mislead in this case too
     return write_simulated_tuning(std::move(request), simulated_rows);
@@ -228,6 +234,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         if (!collective->empty()) request->said.collective = request->collective;
         if (!root->empty()) request->said.root = request->root;
         if (!channels->empty()) request->said.channels = request->channels;
+        request->said.bytes = request->bytes;
         report(request->tune.empty() ? simulate_request(*request) : tune(*request, collective->empty()));
     });
 }

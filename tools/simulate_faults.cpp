@@ -49,6 +49,14 @@ Result<std::optional<Scene>> without_hosts(const SimulateRequest& request, const
 
 }  // namespace
 
+// Several factors of one part multiply.
+static Status slow_down(const char* option, const NamedNumber& slow, double& factor) {
+    factor *= slow.value;
+    if (factor <= slowed_most) return ok();
+    return fail(error::command_option, "{} {}: the factors together are above {:.0f}; say smaller ones", option,
+                slow.name, slowed_most);
+}
+
 Result<Faults> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric) {
     Faults damage;
     for (const std::string& text : request.slow_links) {
@@ -56,22 +64,23 @@ Result<Faults> damage_of(const SimulateRequest& request, const Scene& scene, con
         if (!slow) return slow.take_status();
         auto link = link_named(fabric, slow->name);
         if (!link) return link.take_status();
-        damage.slow_links.try_emplace(*link, 1).first->second *= slow->value;
+        WEFT_TRY(slow_down("--slow-link", *slow, damage.slow_links.try_emplace(*link, 1).first->second));
     }
-    const auto slow_down = [&](const char* option, const std::string& text, int count, auto is_one) -> Status {
+    const auto slow_ranks = [&](const char* option, const std::string& text, int count, auto is_one) -> Status {
         auto slow = slowed(option, text);
         if (!slow) return slow.take_status();
         auto number = number_of(option, slow->name, count);
         if (!number) return number.take_status();
         for (int rank = 0; rank < scene.layout.ranks; ++rank)
-            if (is_one(rank, *number)) damage.slow_ranks.try_emplace(rank, 1).first->second *= slow->value;
+            if (is_one(rank, *number))
+                WEFT_TRY(slow_down(option, *slow, damage.slow_ranks.try_emplace(rank, 1).first->second));
         return ok();
     };
     for (const std::string& text : request.slow_hosts)
-        WEFT_TRY(slow_down("--slow-host", text, scene.hosts,
-                           [&](int rank, int host) { return scene.layout.host_of(rank) == host; }));
+        WEFT_TRY(slow_ranks("--slow-host", text, scene.hosts,
+                            [&](int rank, int host) { return scene.layout.host_of(rank) == host; }));
     for (const std::string& text : request.slow_ranks)
-        WEFT_TRY(slow_down("--slow-rank", text, scene.layout.ranks, [](int rank, int slow) { return rank == slow; }));
+        WEFT_TRY(slow_ranks("--slow-rank", text, scene.layout.ranks, [](int rank, int slow) { return rank == slow; }));
     for (const std::string& name : request.failed_links) {
         auto link = link_named(fabric, name);
         if (!link) return link.take_status();

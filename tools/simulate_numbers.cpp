@@ -18,9 +18,9 @@ Result<NamedNumber> named_number(const std::string& option, const std::string& t
 
 Result<NamedNumber> slowed(const std::string& option, const std::string& text) {
     auto found = named_number(option, text);
-    if (found && found->value < 1)
-        return fail(error::command_option, "{} takes a factor of 1 or more by which it is slower, as in {}=2", option,
-                    found->name);
+    if (found && (found->value < 1 || found->value > slowed_most))
+        return fail(error::command_option, "{} takes a factor from 1 to {:.0f} by which it is slower, as in {}=2",
+                    option, slowed_most, found->name);
     return found;
 }
 

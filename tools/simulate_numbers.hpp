@@ -14,7 +14,10 @@ struct NamedNumber {
 
 // Parses NAME=VALUE; names may contain `=`.
 Result<NamedNumber> named_number(const std::string& option, const std::string& text);
-// Parses NAME=FACTOR, a slowdown.
+// A second becomes days. Larger factors would leave the range in which the simulator's times are exact.
+inline constexpr double slowed_most = 1e6;
+
+// Parses NAME=FACTOR, a slowdown from 1 to slowed_most.
 Result<NamedNumber> slowed(const std::string& option, const std::string& text);
 // Parses a number from 0 to count - 1.
 Result<int> number_of(const std::string& option, const std::string& text, int count);

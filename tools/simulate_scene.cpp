@@ -9,7 +9,6 @@
 #include "src/gpu/engine/device_steps.hpp"
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
-#include "tools/simulate_numbers.hpp"
 #include "tools/simulated_call.hpp"
 #include "topology/detect/discover.hpp"
 #include "topology/fabric/graph_fabric.hpp"
@@ -98,7 +97,8 @@ Status seat_on_graph(const SimulateRequest& request, Scene& scene) {
     if (scene.hosts > 1) {
         scene.layout.rails = topology::rails_of(scene.job);
         const auto& rails = scene.layout.rails;
-        scene.net_links = std::max(1, 1 + *std::max_element(rails.begin(), rails.end()));
+        scene.net_links = scene.network ? network_links(scene.layout, speed_of(*scene.network, request.rails)).links
+                                        : std::max(1, 1 + *std::max_element(rails.begin(), rails.end()));
     }
     const size_t slash = request.topology.rfind('/');
     scene.machines = request.topology.substr(slash == std::string::npos ? 0 : slash + 1);
@@ -149,6 +149,7 @@ Status take_network(const SimulateRequest& request, Scene& scene) {
     kind.net_bytes_per_us = 1 / scene.network->us_per_byte(scene.link_mbps);
     kind.net_overhead_us = kind.devices ? 0 : scene.network->message_us / 2;
     kind.net_us = net_us_of(*scene.network, kind.devices);
+    if (kind.devices) kind.carrier_us = proxied_message_us(*scene.network) / 2;
     return ok();
 }
 
@@ -167,6 +168,8 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
         auto with = with_constant(scene.kind, measured->name, measured->value);
         if (!with) return with.take_status();
         scene.kind = *with;
+        if (measured->name == "start_us" || measured->name == "peer_us" || measured->name == "net_us")
+            scene.times.push_back(*measured);
     }
     scene.kind = with_working_set(scene.kind, 2 * request.bytes);  // input and output
     if (scene.graph && scene.kind.devices == scene.graph->of_kind(topology::NodeKind::gpu).empty())
@@ -248,6 +251,11 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
     HostKind kind = with_protocol(scene.kind, scene.protocol, row.tree);
     // The protocols' own time is that of NCCL's network.
     if (scene.network) kind.net_us = net_us_of(*scene.network, kind.devices);
+    for (const NamedNumber& given : scene.times) {
+        auto with = with_constant(kind, given.name, given.value);
+        if (!with) return with.take_status();
+        kind = *with;
+    }
     std::unique_ptr<Fabric> fabric;
     if (!scene.graph) {
         fabric = std::make_unique<HostsFabric>(kind, scene.hosts, scene.layout.ranks / scene.hosts);

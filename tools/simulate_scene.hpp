@@ -10,6 +10,7 @@
 #include "src/simulator/hosts_fabric.hpp"
 #include "src/simulator/simulator.hpp"
 #include "tools/algorithm_file.hpp"
+#include "tools/simulate_numbers.hpp"
 #include "topology/search/job.hpp"
 
 namespace weft::internal::tools {
@@ -50,6 +51,7 @@ struct Scene {
     Layout layout = {};
     Parameters parameters = {};
     HostKind kind = {};
+    std::vector<NamedNumber> times = {};  // given in place of those of the protocol and network
     Protocol protocol = Protocol::simple;
     int hosts = 1;
     std::string machines;                    // "dgx-h100", "machine.xml"

@@ -105,11 +105,13 @@ Result<Plan> plan_of(const TuneRequest& request) {
     return plan;
 }
 
-// The ranks' environment has no tuning and no other setting that would choose algorithms.
+// The ranks' environment has no tuning and no other setting that would choose algorithms. The file records whether
+// kernels copy between ranks, so the ranks have this process's value of that option.
 // The ranks are one host, or each is its own host and uses the loopback interface.
 std::vector<std::string> environment_of(const Arrangement& arrangement) {
     const std::vector<std::string> ours = {
-        "WEFT_TUNE_FILE=none", std::string("WEFT_TRANSPORTS=") + arrangement.transport(), "WEFT_SOCKET_IFNAME==lo"};
+        "WEFT_TUNE_FILE=none", std::string("WEFT_TRANSPORTS=") + arrangement.transport(), "WEFT_SOCKET_IFNAME==lo",
+        fmt::format("WEFT_CROSS_MEMORY={}", options().cross_memory)};
     std::vector<std::string> variables = ours;
     for (const std::string& variable : whole_environment()) {
         const std::string name = variable.substr(0, variable.find('=') + 1);

@@ -84,11 +84,23 @@ static CpuSet first_allowed() {
 size_t last_level_cache_bytes() { return cache_bytes(3, first_allowed()); }
 size_t second_level_cache_bytes() { return cache_bytes(2, first_allowed()); }
 
-std::string cpu_model() {
-    std::istringstream file(system_file("/proc/cpuinfo"));
-    for (std::string line; std::getline(file, line);)
-        if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-    return "unknown processor";
+std::string cpu_model(const std::string& cpuinfo) {
+    std::istringstream file(cpuinfo);
+    std::string arm;
+    for (std::string line; std::getline(file, line);) {
+        const size_t colon = line.find(':');
+        if (colon == std::string::npos) continue;
+        const std::string name = line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1);
+        const size_t begin = line.find_first_not_of(" \t", colon + 1);
+        const std::string value = begin == std::string::npos ? std::string() : line.substr(begin);
+        if (name == "model name" && !value.empty()) return value;
+        // Kernels of 64-bit Arm tell no name of the model. The first processor stands for all.
+        for (const char* const word : {"implementer", "variant", "part"})
+            if (name == std::string("CPU ") + word && arm.find(word) == std::string::npos)
+                arm += std::string(" ") + word + " " + value;
+    }
+    return arm.empty() ? "unknown processor" : "Arm" + arm;
 }
+std::string cpu_model() { return cpu_model(system_file("/proc/cpuinfo")); }
 
 }  // namespace weft::internal

@@ -93,5 +93,7 @@ struct CpuShare {
 size_t last_level_cache_bytes();
 size_t second_level_cache_bytes();
 std::string cpu_model();
+// Of the text of /proc/cpuinfo.
+std::string cpu_model(const std::string& cpuinfo);
 
 }  // namespace weft::internal

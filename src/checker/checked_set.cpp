@@ -51,10 +51,14 @@ Status CheckedSet::load_operation(LoadedOperation& operation) {
                     ranks_, operation.tiles);
     for (const Schedule& schedule : operation.schedules)
         for (const Block& block : schedule.blocks)
-            for (const Instruction& it : block.instructions)
-                steps_ += uint64_t(it.repeat) * it.count * operation.call->runs *
-                          (it.opcode == Opcode::reduce ? schedule.shared_ranks.size() : 1);
-    if (steps_ > steps_total_most) return fail(error::schedule_limit, "the schedules have too many steps to check");
+            for (const Instruction& it : block.instructions) {
+                // The product and the sum of all can be above 2^64.
+                const double steps = double(it.repeat) * it.count * operation.call->runs *
+                                     double(it.opcode == Opcode::reduce ? schedule.shared_ranks.size() : 1);
+                if (steps > double(steps_total_most - steps_))
+                    return fail(error::schedule_limit, "the schedules have too many steps to check");
+                steps_ += uint64_t(steps);
+            }
     return ok();
 }
 

@@ -138,6 +138,7 @@ static NetworkFacts common_network(const std::vector<HostEntry>& hosts) {
                 all = all && its && its->speed.link == network.speed.link;
                 if (!all) continue;
                 network.speed.rails = std::min(network.speed.rails, its->speed.rails);
+                network.speed.ports = std::min(network.speed.ports, its->speed.ports);
                 if (its->speed.mbps > 0 && (network.speed.mbps == 0 || its->speed.mbps < network.speed.mbps))
                     network.speed.mbps = its->speed.mbps;
             }

@@ -31,8 +31,9 @@ Chooser::Chooser(const Segment& group, int rank, std::shared_ptr<const Catalog> 
                        ? host_link_costs(group.ranks(), cores_of(group), cma || one_process(group))
                        : network_link_costs(facts.ranks_per_core, facts.link_mbps, cma, facts.machines == 1);
     if (!group.one_host()) {
-        if (const NetworkKind* kind = network_kind_of(facts.network.speed))
-            costs_.links = over_network(std::move(costs_.links), *kind, link_mbps(*kind, facts.network.speed));
+        const NetworkLinks network = network_links(layout_, facts.network.speed);
+        if (network.kind) costs_.links = over_network(std::move(costs_.links), *network.kind, network.mbps);
+        costs_.links.net_links = network.links;
         if (const Transport* transport = registry::transport_of(facts.network.mark)) costs_.network = transport->name;
     }
     preferences_ = {{agreed.algo, int(agreed.channels)}};

@@ -11,7 +11,8 @@ enum class LinkClass : uint16_t { unknown, infiniband, roce };
 struct NetworkSpeed {
     LinkClass link = LinkClass::unknown;
     int32_t mbps = 0;   // of the slowest port: its line rate, or its share of a bus; 0: unknown
-    int32_t rails = 1;  // ports that carry the messages of two ranks at once
+    int16_t rails = 1;  // ports that carry the messages of two ranks at once
+    int16_t ports = 1;  // of the rank's host; each rank uses the nearest to it
     bool operator==(const NetworkSpeed&) const = default;
 };
 

@@ -65,13 +65,27 @@ const NetworkKind& network_kind_of(bool infiniband, int64_t mbps) {
     return *best;
 }
 
+NetworkSpeed speed_of(const NetworkKind& kind, int rails) {
+    return {kind.infiniband ? LinkClass::infiniband : LinkClass::roce, kind.mbps, int16_t(rails), INT16_MAX};
+}
+
 const NetworkKind* network_kind_of(const NetworkSpeed& speed) {
     if (speed.link == LinkClass::unknown) return nullptr;
     return &network_kind_of(speed.link == LinkClass::infiniband, speed.mbps);
 }
 
 int64_t link_mbps(const NetworkKind& kind, const NetworkSpeed& speed) {
-    return int64_t(speed.mbps > 0 ? speed.mbps : kind.mbps) * std::max(1, speed.rails);
+    return int64_t(speed.mbps > 0 ? speed.mbps : kind.mbps) * std::max<int>(1, speed.rails);
+}
+
+NetworkLinks network_links(const Layout& layout, const NetworkSpeed& speed) {
+    const NetworkKind* const kind = layout.host_count() > 1 ? network_kind_of(speed) : nullptr;
+    if (!kind) return {};
+    // A description also counts ports that have no RDMA.
+    int used = 1;
+    for (const int32_t rail : layout.rails) used = std::max(used, rail + 1);
+    used = std::min<int>(used, speed.ports) / std::max<int>(1, speed.rails);
+    return {kind, link_mbps(*kind, speed), std::max(1, used)};
 }
 
 LinkCosts over_network(LinkCosts costs, const NetworkKind& kind, int64_t mbps) {

@@ -174,8 +174,9 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
         names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
         if (name != each.name) continue;
         const bool speed = name.ends_with("_per_us");
-        if (!(value >= 0) || !(value < unlimited) || (speed && value == 0))
-            return fail(error::schedule_fabric, "{} must be a number {} 0", name, speed ? "above" : "not below");
+        // Sums of times of such hosts stay in the range of a double.
+        if (!(value >= (speed ? 1e-6 : 0)) || !(value <= 1e15))
+            return fail(error::schedule_fabric, "{} must be a number from {} to 1e15", name, speed ? "1e-6" : "0");
         kind.*each.place = value;
         return kind;
     }

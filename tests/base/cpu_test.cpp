@@ -53,6 +53,20 @@ TEST_CASE("a cache that processors share counts once, and those of others do not
     CHECK(cache_bytes(3, cpus({0, 500, 1023}), sys) == size_t(32) << 20);  // those are offline
 }
 
+TEST_CASE("the model of a processor is its name or, on 64-bit Arm, its numbers", "[cpu]") {
+    CHECK(cpu_model("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 143\nmodel name\t: Xeon 8480\n"
+                    "model name\t: other\n") == "Xeon 8480");
+    const auto arm = [](const std::string& part) {
+        return "processor\t: 0\nBogoMIPS\t: 243.75\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: "
+               "0x3\nCPU part\t: " +
+               part + "\nCPU revision\t: 1\n\nprocessor\t: 1\nCPU implementer\t: 0x51\nCPU part\t: 0xd4f\n";
+    };
+    CHECK(cpu_model(arm("0xd0c")) == "Arm implementer 0x41 variant 0x3 part 0xd0c");
+    CHECK(cpu_model(arm("0xd4f")) == "Arm implementer 0x41 variant 0x3 part 0xd4f");
+    for (const char* text : {"", "model name", "model name\t:", "model name\t:\n", ":", "\n\n"})
+        CHECK(cpu_model(text) == "unknown processor");
+}
+
 TEST_CASE("if the kernel shows no caches, the C library is asked", "[cpu]") {
     const test::Folder nothing;
     CHECK(cache_bytes(3, cpus({0}), nothing.path) == size_t(std::max(0l, sysconf(_SC_LEVEL3_CACHE_SIZE))));

@@ -54,6 +54,11 @@ TEST_CASE("the network of a job is the first one of rank 0 that all ranks reach,
         four_rails{1, {LinkClass::infiniband, 400'000, 4}};
     CHECK(network_of({{two_rails}, {four_rails}}) == two_rails);
     CHECK(network_of({{four_rails}, {slow}}) == slow);
+    // A host has as many links as the one with the fewest ports.
+    const NetworkFacts two_ports{1, {LinkClass::infiniband, 200'000, 1, 2}},
+        eight_ports{1, {LinkClass::infiniband, 200'000, 1, 8}};
+    CHECK(network_of({{eight_ports}, {two_ports}}) == two_ports);
+    CHECK(network_of({{eight_ports}, {eight_ports}}) == eight_ports);
     CHECK(network_of({{plugin, fast}, {fast}}) == fast);
     CHECK(network_of({{plugin, fast}, {fast, plugin}}) == plugin);
     CHECK(network_of({{fast, other}, {other}, {fast, other}}) == other);

@@ -87,6 +87,21 @@ TEST_CASE("a schedule too large to check is refused at once", "[schedule]") {
     CHECK_ERROR(check(4, {&operation, 1}), "schedule.limit");
 }
 
+TEST_CASE("steps whose number leaves 64 bits are too many to check", "[schedule]") {
+    CheckedOperation operation = operation_of({.algorithm = "ring"}, 1);
+    operation.runs = 1 << 10;
+    operation.schedule = [schedule = operation.schedule](int rank) {
+        Schedule large = schedule(rank);
+        large.chunks = 1 << 14;
+        Instruction it = large.blocks[0].instructions[0];
+        it.repeat = 1 << 24;
+        it.count = 1 << 14;
+        large.blocks[0].instructions.assign(1 << 16, it);  // 2^64 steps in all runs
+        return large;
+    };
+    CHECK_ERROR(check(1, {&operation, 1}), "schedule.limit");
+}
+
 TEST_CASE("an operation may have a different schedule only where ranks agree on its header", "[schedule]") {
     CheckedOperation operation = operation_of({.algorithm = "ring"}, 3);
     auto schedule = operation.schedule;

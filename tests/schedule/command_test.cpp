@@ -191,6 +191,34 @@ TEST_CASE("weft schedule check lets ranks sum in different orders if asked to", 
     CHECK(run({"schedule", "show", xml, "--any-order"}).out == as_it_stands);
 }
 
+TEST_CASE("weft schedule checks every algorithm of a file, and the others choose one", "[schedule]") {
+    // Of one name: for short messages, for long ones, and for three ranks.
+    const auto ring = [](int ranks, const std::string& bytes) {
+        std::string text = run({"schedule", "show", "ring", "-n", std::to_string(ranks)}).out;
+        for (size_t at = 0; (at = text.find(" fifo ", at)) != text.npos; at = text.find('\n', at))
+            text.insert(text.find('\n', at), bytes);
+        return text;
+    };
+    TemporaryFile file;
+    std::ofstream(file.name) << ring(2, " bytes 0 to 1023") << ring(2, " bytes 1024") << ring(3, "");
+    const ProcessResult proved = run({"schedule", "check", file.name});
+    INFO(proved.out << proved.err);
+    CHECK(proved.exit_status == 0);
+    CHECK(std::count(proved.out.begin(), proved.out.end(), '\n') == 3);
+    CHECK(proved.out.find("ring all_reduce on 2 ranks, 0 to 1023 bytes, ") != proved.out.npos);
+    CHECK(proved.out.find("ring all_reduce on 3 ranks, ") != proved.out.npos);
+    const ProcessResult refused = run({"schedule", "show", file.name, "-n", "2"});
+    CHECK(refused.exit_status == 2);
+    CHECK_EXPECTED(PrintedError{refused.err}, "[command.option] --bytes");
+    CHECK(run({"schedule", "show", file.name, "-n", "2", "--bytes", "64"}).out == ring(2, " bytes 0 to 1023"));
+    CHECK(run({"schedule", "show", file.name, "-n", "2", "--bytes", "1M"}).out == ring(2, " bytes 1024"));
+    CHECK(run({"schedule", "simulate", file.name, "-n", "2", "--bytes", "64"}).exit_status == 0);
+    // One that is wrong is enough.
+    std::ofstream(file.name, std::ios::app)
+        << file_text(std::string(WEFT_SCHEDULES) + "/wrong/contribution_missing.txt");
+    CHECK(run({"schedule", "check", file.name}).exit_status == 1);
+}
+
 TEST_CASE("weft schedule names the missing parts of a file", "[schedule]") {
     std::string xml = file_text(std::string(WEFT_SCHEDULES) + "/msccl/one_pass_all_reduce_3.xml");
     const std::string coll = " coll=\"allreduce\"";

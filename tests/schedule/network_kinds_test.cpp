@@ -38,6 +38,7 @@ LinkCosts costs_of(const HostKind& host, const NetworkKind& network) {
     costs.signal_us = host.signal_us;
     costs.cached_us_per_byte = costs.memory_us_per_byte = 2.0 / 5 / host.peer_bytes_per_us;
     costs.net_latency_us += proxies_us;
+    costs.net_message_us = proxied_message_us(network);
     costs.tile_bytes = 16 << 20;
     return costs;
 }
@@ -125,13 +126,13 @@ TEST_CASE("each generation of RDMA has costs, and a port has those of its genera
 
 TEST_CASE("a link over several ports is as wide as all of them, and a short message is no faster", "[network]") {
     for (const int32_t mbps : {400'000, 100'000, 0}) {
-        const auto costs = [&](int32_t rails) {
+        const auto costs = [&](int16_t rails) {
             const NetworkSpeed speed{LinkClass::infiniband, mbps, rails};
             const NetworkKind& kind = *network_kind_of(speed);
             return over_network(network_link_costs(1, 0), kind, link_mbps(kind, speed));
         };
         INFO(mbps);
-        for (const int rails : {2, 4, 8}) {
+        for (const int16_t rails : {2, 4, 8}) {
             CHECK(costs(rails).net_us_per_byte == Approx(costs(1).net_us_per_byte / rails));
             CHECK(costs(rails).net_latency_us == costs(1).net_latency_us);
         }
@@ -141,7 +142,7 @@ TEST_CASE("a link over several ports is as wide as all of them, and a short mess
     operation.collective = Collective::broadcast;
     operation.type = weftInt8;
     operation.count = 256 << 20;
-    const auto predicted_us = [&](int32_t rails) {
+    const auto predicted_us = [&](int16_t rails) {
         const NetworkSpeed speed{LinkClass::infiniband, 10'000, rails};
         const NetworkKind& kind = *network_kind_of(speed);
         LinkCosts costs = over_network(network_link_costs(1, 0), kind, link_mbps(kind, speed));

@@ -164,7 +164,14 @@ TEST_CASE("weft schedule simulate shows the cost of slow and failed parts", "[sc
     const std::pair<std::vector<std::string>, const char*> mistakes[] = {
         {{"--slow-link", "network out of rank 99=2"}, "[schedule.fabric] `network out of rank 99`"},
         {{"--slow-link", "network out of rank 7"}, "[command.option] --slow-link takes a name and a number"},
-        {{"--slow-link", "network out of rank 7=0.5"}, "[command.option] 1 or more"},
+        {{"--slow-link", "network out of rank 7=0.5"}, "[command.option] from 1 to 1000000"},
+        {{"--slow-link", "network out of rank 7=1e308"}, "[command.option] from 1 to 1000000"},
+        {{"--slow-rank", "9=1e7"}, "[command.option] from 1 to 1000000"},
+        {{"--slow-rank", "9=1e6", "--slow-host", "1=2"}, "[command.option] --slow-rank 9: the factors together"},
+        {{"--slow-link", "network out of rank 7=1e6", "--slow-link", "network out of rank 7=1e6"},
+         "[command.option] --slow-link network out of rank 7: the factors together"},
+        {{"--set", "net_us=1e300"}, "[schedule.fabric] from 0 to 1e15"},
+        {{"--set", "net_bytes_per_us=1e-300"}, "[schedule.fabric] from 1e-6 to 1e15"},
         {{"--slow-link", "network out of rank 7=nan"}, "[command.option] --slow-link takes a name and a number"},
         {{"--set", "step=2"}, "[schedule.fabric] `step`"},
         {{"--set", "net_bytes_per_us=0"}, "[schedule.fabric] net_bytes_per_us"},
@@ -178,6 +185,20 @@ TEST_CASE("weft schedule simulate shows the cost of slow and failed parts", "[sc
         CHECK(outcome.exit_status == 2);
         CHECK_EXPECTED(PrintedError{outcome.err}, sentence);
     }
+}
+
+TEST_CASE("weft schedule simulate takes given times of devices in place of a protocol's and a network's",
+          "[schedule]") {
+    for (const bool over_rdma : {false, true})
+        for (const std::string time : {"start_us", "peer_us", "net_us"}) {
+            const auto us = [&](const char* value) {
+                std::vector<std::string> words = {"ring", "--hosts", "2", "-b", "1K", "--set", time + "=" + value};
+                if (over_rdma) words.insert(words.end(), {"--network", "ndr"});
+                return simulated(words)["us"].get<double>();
+            };
+            INFO(time << (over_rdma ? " over RDMA" : ""));
+            CHECK(us("50") > us("20") + 25);
+        }
 }
 
 TEST_CASE("weft schedule simulate continues without hosts that failed", "[schedule]") {
@@ -349,6 +370,8 @@ TEST_CASE("weft schedule simulate --tune writes a file that selects the fastest 
         {{"ring", "-n", "2", "--host", "cpu-10g", "--tune", file.name},
          "[command.option] --tune needs `all` algorithms"},
         {with({"--tune", file.name, "--collective", "reduc"}), "[command.option] `reduc`"},
+        {with({"--tune", file.name, "--network", "ndr"}), "[command.option] leave --network out"},
+        {with({"--tune", file.name, "--set", "net_us=2"}), "[command.option] leave --set out"},
     };
     for (const auto& [words, sentence] : mistakes) {
         const ProcessResult outcome = simulate(words);

@@ -45,6 +45,32 @@ tools::TunedTime time_of(bool held_out, size_t bytes, const char* algorithm, dou
 
 }  // namespace
 
+TEST_CASE("the ranks that are measured copy between processes as the file records it", "[tune]") {
+    const Folder folder;
+    const std::string file = folder.path / "tune.json";
+    const std::vector<std::string> work = {"--seconds", "0.1", "--collectives", "all_gather",
+                                           "--least",   "64K", "--most",        "64K"};
+    const auto with = [&](std::vector<std::string> words) {
+        words.insert(words.end(), work.begin(), work.end());
+        return words;
+    };
+    // The predicted time of all_pairs, which depends on it.
+    const auto prediction = [](const std::string& log) {
+        const size_t at = log.find("all_pairs over shm, ");
+        return log.substr(at, log.find(" us", at) - at);
+    };
+    for (const char* copies : {"0", "1"}) {
+        const std::vector<std::string> variables = {std::string("WEFT_CROSS_MEMORY=") + copies, "WEFT_DEBUG=INFO"};
+        const ProcessResult measured = tune(with({"-o", file, "--ranks", "2", "--transports", "shm"}), variables),
+                            ranks = run(with({WEFT_COMMAND, "run", "-n", "2", WEFT_COMMAND, "tune", "--as-rank"}),
+                                        variables);
+        INFO(copies << measured.output << measured.error << ranks.error);
+        REQUIRE(measured.status == 0);
+        CHECK(measured.error.find("all_pairs over shm, ") != std::string::npos);
+        CHECK(prediction(measured.error) == prediction(ranks.error));
+    }
+}
+
 TEST_CASE("measurements are written, read back, explained and used", "[tune]") {
     const Folder folder;
     const std::string file = folder.path / "tune.json";

@@ -102,19 +102,22 @@ TEST_CASE("the speed of a link is that of its rails, as far as the buses of thei
     const auto speed = [](std::vector<verbs::PortRate> ports, int rails) {
         return verbs::speed_of_link(LinkClass::roce, ports, rails);
     };
-    const auto expected = [](int32_t mbps, int32_t rails) { return NetworkSpeed{LinkClass::roce, mbps, rails}; };
+    const auto expected = [](int32_t mbps, int rails, int ports) {
+        return NetworkSpeed{LinkClass::roce, mbps, int16_t(rails), int16_t(ports)};
+    };
     const std::vector<verbs::PortRate> apart{{0, 400, 0}, {1, 400, 0}}, one_device{{0, 200, 252}, {0, 200, 252}};
-    CHECK(speed(apart, 1) == expected(400, 1));
-    CHECK(speed(apart, 2) == expected(400, 2));
-    CHECK(speed(apart, 8) == expected(400, 2));
-    CHECK(speed({{0, 400, 0}, {1, 100, 0}}, 2) == expected(100, 2));
-    CHECK(speed({{0, 0, 0}, {1, 100, 0}}, 1) == expected(100, 1));
-    CHECK(speed({{0, 0, 0}}, 1) == expected(0, 1));
+    CHECK(speed(apart, 1) == expected(400, 1, 2));
+    CHECK(speed(apart, 2) == expected(400, 2, 2));
+    CHECK(speed(apart, 8) == expected(400, 2, 2));
+    CHECK(speed({{0, 400, 0}, {1, 100, 0}}, 2) == expected(100, 2, 2));
+    CHECK(speed({{0, 0, 0}, {1, 100, 0}}, 1) == expected(100, 1, 2));
+    CHECK(speed({{0, 0, 0}}, 1) == expected(0, 1, 1));
     // Two ports share a bus, and one alone has it.
-    CHECK(speed(one_device, 1) == expected(200, 1));
-    CHECK(speed(one_device, 2) == expected(126, 2));
-    CHECK(speed({{0, 200, 1'000}, {0, 200, 1'000}}, 2) == expected(200, 2));
-    CHECK(speed({{0, 200, 252}, {0, 200, 252}, {1, 200, 252}, {1, 200, 252}}, 3) == expected((126 + 126 + 200) / 3, 3));
+    CHECK(speed(one_device, 1) == expected(200, 1, 2));
+    CHECK(speed(one_device, 2) == expected(126, 2, 2));
+    CHECK(speed({{0, 200, 1'000}, {0, 200, 1'000}}, 2) == expected(200, 2, 2));
+    CHECK(speed({{0, 200, 252}, {0, 200, 252}, {1, 200, 252}, {1, 200, 252}}, 3) ==
+          expected((126 + 126 + 200) / 3, 3, 4));
 }
 
 TEST_CASE("the watchdog learns how long devices repeat a message", "[links]") {

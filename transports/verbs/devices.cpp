@@ -185,7 +185,8 @@ NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, in
 }
 
 NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int rails) {
-    NetworkSpeed speed{.link = link, .mbps = 0, .rails = std::clamp(rails, 1, int(ports.size()))};
+    const int count = std::min(int(ports.size()), INT16_MAX);
+    NetworkSpeed speed{.link = link, .mbps = 0, .rails = int16_t(std::clamp(rails, 1, count)), .ports = int16_t(count)};
     for (const PortRate& port : ports)
         if (port.mbps > 0 && (speed.mbps == 0 || port.mbps < speed.mbps)) speed.mbps = port.mbps;
     const auto used = ports.first(size_t(speed.rails));

@@ -47,7 +47,10 @@ double blocks_in_turn_of(const Schedule& schedule) {
 
 LinkCosts StepAlgorithm::costs(size_t bytes) const {
     LinkCosts costs = network_link_costs(1, link_mbps, true, one_machine);
-    if (network) costs = over_network(costs, *network, link_mbps);
+    if (network) {
+        costs = over_network(costs, *network, link_mbps);
+        costs.net_message_us = proxied_message_us(*network);
+    }
     costs.net_links = net_links;
     costs.net_by_kernels = true;
     costs.signal_us = signal_us;

@@ -119,17 +119,18 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     if (plans.blocks_max < 1)
         return gpu_.fall_to_copies("the ranks that share a device are too many for it: their kernels must run at once");
     plans.rules = AlgoRules(plans.algo, layout, gpu_.catalog->rows());
-    const NetworkKind* const network = plans.hosts > 1 ? network_kind_of(shared.network.speed) : nullptr;
+    const NetworkLinks network = network_links(layout, shared.network.speed);
     StepAlgorithms steps =
         step_algorithms({.rows = gpu_.catalog->rows(),
                          .own = [&](Collective collective) { return needs_steps(plans, collective); },
                          .rules = plans.rules,
                          .channels = int(agreed.channels),
                          .blocks_max = plans.blocks_max,
-                         .link_mbps = network ? link_mbps(*network, shared.network.speed) : shared.link_mbps,
-                         .network = network,
+                         .link_mbps = network.kind ? network.mbps : shared.link_mbps,
+                         .network = network.kind,
                          .one_machine = shared.machines == 1,
                          .links_gbs = plans.hosts == 1 ? gpu_.machines->device_gbs() : 0,
+                         .net_links = network.links,
                          .deterministic = agreed.deterministic != 0},
                         layout, rank);
     plans.steps = std::move(steps.rows);
