@@ -95,12 +95,8 @@ void Backend::release_resources() {
         registry().living.erase(this);
     }
     // Python may drop the last reference, and a callback of the group may wait for Python.
-    if (Py_IsInitialized() && PyGILState_Check()) {
-        const pybind11::gil_scoped_release no_gil;
-        shutdown_quietly();
-    } else {
-        shutdown_quietly();
-    }
+    const WithoutGil no_gil;
+    shutdown_quietly();
 }
 
 void Backend::enter(const c10::intrusive_ptr<Backend>& made) {

@@ -10,6 +10,7 @@
 #include "capture.hpp"
 #include "failure.hpp"
 #include "hooks.hpp"
+#include "python_caller.hpp"
 
 namespace weft_torch {
 
@@ -91,6 +92,7 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
     if (!given && !operation_.blocks_host && !blocks) return true;
     const auto until = std::chrono::steady_clock::now() + timeout;
     auto pause = std::chrono::microseconds(10);
+    const WithoutGil no_gil;
     while (!has_ended()) {
         if (given && std::chrono::steady_clock::now() > until)
             throw_failure(wait_timeout_text(operation_.type, timeout));

@@ -6,6 +6,7 @@
 #include "driver.hpp"
 #include "failure.hpp"
 #include "hooks.hpp"
+#include "python_caller.hpp"
 
 namespace weft_torch {
 
@@ -45,6 +46,7 @@ void HostWork::complete() {
 
 bool HostWork::wait(std::chrono::milliseconds timeout) {
     if (!is_done()) {
+        const WithoutGil no_gil;  // synchronize() holds it
         using Time = std::optional<Driver::Time>;
         const bool given = timeout != kNoTimeout && timeout.count() > 0;
         const Time until = given ? Time(std::chrono::steady_clock::now() + timeout) : std::nullopt;

@@ -90,6 +90,40 @@ def wait_with_timeout(rank, size):
     assert x.tolist() == [float(size)] * 3
 
 
+def other_threads_run(rank, size):
+    """synchronize() and memory_stats() wait without the GIL, so that other threads and abort hooks run meanwhile."""
+    group, x = dist.group.WORLD, torch.ones(3)
+
+    def memory_stats(work):
+        found = backend().memory_stats
+        if callable(found):
+            found()
+        work.wait()
+
+    waits = [lambda work: work.synchronize()]
+    if hasattr(torch._C._distributed_c10d.Backend, "memory_stats"):  # from torch 2.15 on
+        waits.append(memory_stats)
+    for number, wait in enumerate(waits):
+        if rank == 0:
+            work = dist.all_reduce(x, async_op=True)
+            threading.Timer(0.2, store().set, [f"go {number}", "1"]).start()
+            wait(work)
+        else:
+            store().wait([f"go {number}"], timedelta(seconds=60))
+            dist.all_reduce(x)
+    assert x.tolist() == [float(size ** len(waits))] * 3
+    if hasattr(group, "register_abort_hook"):
+        called = threading.Event()
+        group.register_abort_hook(7, called.set)
+        if rank == 0:
+            work = dist.all_reduce(x, async_op=True)
+            fails(work.synchronize, dist.DistBackendError, "[timeout.collective]")
+            assert called.is_set()
+            store().set("failed", "1")
+        else:
+            store().wait(["failed"], timedelta(seconds=60))
+
+
 def receive_without_send(rank, size):
     if rank == 0:
         fails(lambda: dist.recv(torch.zeros(1), 1), dist.DistBackendError, "rank 1", "[timeout.message]")
@@ -296,6 +330,9 @@ class Failures(unittest.TestCase):
 
     def test_late(self):
         ranks.run(2, late, timeout=1)
+
+    def test_other_threads_run(self):
+        ranks.run(2, other_threads_run, timeout=2)
 
     def test_receive_without_send(self):
         ranks.run(2, receive_without_send, timeout=1)
