@@ -48,19 +48,20 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
     if (!is_done()) {
         const WithoutGil no_gil;  // synchronize() holds it
         using Time = std::optional<Driver::Time>;
+        const auto now = std::chrono::steady_clock::now();
         const bool given = timeout != kNoTimeout && timeout.count() > 0;
-        const Time until = given ? Time(std::chrono::steady_clock::now() + timeout) : std::nullopt;
+        const Time until = given ? Time(now + timeout) : std::nullopt;
         // Later than what executes it finds the same: that has more to say.
         constexpr auto slack = std::chrono::seconds(1);
         const bool limited = limited_ && timeout_ms(timeout_) > 0 && !ending_;
-        const Time limit = limited ? Time(begun_ + timeout_ + slack) : std::nullopt;
+        const auto limit = limited ? std::optional(timeout_ + slack) : std::nullopt;
         bool in_time = true;
         if (auto driver = driver_.lock()) {
             in_time = driver->wait_for(*this, until, limit);
         } else {
             std::unique_lock lock(mutex_);
             const auto done = [&] { return is_done(); };
-            const Time first = until ? until : limit;
+            const Time first = until ? until : limit ? Time(now + *limit) : std::nullopt;
             if (first)
                 in_time = cv_.wait_until(lock, *first, done);
             else
