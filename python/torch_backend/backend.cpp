@@ -169,7 +169,8 @@ void Backend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::
 }
 
 void Backend::waitForPendingWorks() {
-    check_process();
+    // torch calls it at the end of a group, which may have been aborted.
+    if (origin_.is_forked() || ended_) return;
     std::vector<std::shared_ptr<Driver>> drivers{queue_};
     {
         std::lock_guard lock(channels_mutex_);
@@ -266,8 +267,8 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
 // Calls of other threads are not part of the batch.
 bool Backend::is_coalescing() const { return *coalescing_thread_ == std::this_thread::get_id(); }
 
+// An ended group refuses the calls of the batch.
 void Backend::startCoalescing() {
-    check_process();
     if (is_coalescing())
         throw_usage(
             "startCoalescing: this thread has an open batch of this process group; end it by endCoalescing() first "

@@ -182,6 +182,41 @@ def abort_by_another_thread(rank, size):
         fails(lambda: dist.all_reduce(torch.ones(3)), dist.DistBackendError, "[abort.remote]")
 
 
+def end_after_abort(rank, size):
+    """A group that was aborted has no works to wait for and takes an empty batch. Calls of a batch are refused."""
+    group, device = dist.group.WORLD, torch.device("cpu")
+    dist.barrier()
+    if hasattr(backend(), "_wait_for_pending_works"):
+        group._register_on_completion_hook(lambda info: None)
+    store().set(f"aborts {rank}", "1")
+    store().wait([f"aborts {each}" for each in range(size)], timedelta(seconds=60))
+    backend().abort()
+    with dist._coalescing_manager(group, device):
+        pass
+
+    def batch():
+        with dist._coalescing_manager(group, device):
+            dist.all_reduce(torch.ones(1))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fails(batch, RuntimeError, "[usage.finalized]")
+    if hasattr(backend(), "_wait_for_pending_works"):
+        group._wait_for_pending_works()
+    child = os.fork()
+    if child == 0:
+        try:
+            if hasattr(backend(), "_wait_for_pending_works"):
+                group._wait_for_pending_works()
+            with dist._coalescing_manager(group, device):
+                pass
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    dist.destroy_process_group()
+
+
 class Intended(Exception):
     pass
 
@@ -362,6 +397,7 @@ for _each in (
     mismatched_calls,
     abort_in_flight,
     abort_by_another_thread,
+    end_after_abort,
     left_batches,
     after_destroy,
     arguments,
