@@ -502,6 +502,21 @@ def waits(rank, size):
     assert work.is_completed()
 
 
+def waits_of_first_message(rank, size):
+    """wait() with a time limit gives up although the peer has not come yet. The message arrives later."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        y = full(-1)
+        work = dist.irecv(y, 1)
+        fails(lambda: work.wait(timedelta(milliseconds=100)), dist.DistBackendError, "100 ms", "timeout.stream")
+        store.set("gave up", "1")
+        work.wait(timedelta(seconds=60))
+        is_full(y, 3)
+    elif rank == 1:
+        store.wait(["gave up"], timedelta(seconds=60))
+        dist.send(full(3), 0)
+
+
 def threads(rank, size):
     """Calls of several threads, each with a group and a stream of its own."""
     made = [dist.new_group(list(range(size))) for _ in range(3)]
@@ -544,7 +559,7 @@ def _add(function, least=1, timeout=60, dies=False):
 
 for _each in (order, other_streams, memory, futures, messages, barriers, both_kinds, groups, bound, memory_of_weft, waits, captured):
     _add(_each)
-for _each in (released, batches, hooked):
+for _each in (released, batches, hooked, waits_of_first_message):
     _add(_each, least=2)
 _add(died, least=2, dies=True)
 _add(threads)
