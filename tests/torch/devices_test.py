@@ -5,6 +5,7 @@ import threading
 import time
 import unittest
 from datetime import timedelta
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -477,6 +478,20 @@ def hooked(rank, size):
     assert len(seen) == 4, seen
 
 
+def without_times(rank, size):
+    """If the device cannot tell the time of an operation, the hook still learns of its end."""
+    if torch.__version__ < (2, 15):  # an older one finds no backend for the hook
+        return
+    seen = []
+    group = dist.group.WORLD
+    backend()._enable_collectives_timing()
+    group._register_on_completion_hook(lambda info: seen.append(info.op_type))
+    dist.all_reduce(full(1))
+    ranks.synchronize()
+    group._wait_for_pending_works()
+    assert len(seen) == 1, seen
+
+
 def died(rank, size):
     """The death of a rank ends calls in flight. The end of the group says so if no call has."""
     x = full(1)
@@ -545,6 +560,12 @@ SIZES = [2] if ranks.SMALL else [1, 2, 3, 4]
 
 class Devices(unittest.TestCase):
     """Each function runs with every number of ranks."""
+
+    @unittest.skipUnless(ranks.DEVICE == "fakegpu", "a GPU does not fail on request")
+    def test_without_times(self):
+        # 700: CUDA_ERROR_ILLEGAL_ADDRESS, after a wrong access of a kernel.
+        with mock.patch.dict(os.environ, {"FAKE_CUDA": "gpus 8; fault cuEventElapsedTime 0 700"}):
+            ranks.run(2, without_times)
 
 
 def _add(function, least=1, timeout=60, dies=False):
