@@ -216,9 +216,7 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
     check_process();
     if (is_estimating()) {
         const c10::Device device = device_of(title.name, inputs, outputs);
-        if (!device.is_cpu())
-            throw_argument(c10::str(title.name, ": Weft predicts no times of tensors on ", device,
-                                    "; estimate them with tensors of the CPU [memory.kind]"));
+        if (!device.is_cpu()) refuse_estimate(title.name, device);
         run_in_order([&](weftComm_t comm) { estimate_->us += predicted_us(title.name, inputs, outputs, size_, comm); });
         return c10::make_intrusive<DoneWork>(rank_, title.type, sequence_, std::move(outputs));
     }
@@ -337,6 +335,7 @@ WorkPtr Backend::finish_message(WorkPtr work) {
 WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
     check_process();
     const at::Tensor tensor = only("send", "the tensor", tensors);
+    refuse_estimate("send", tensor.device());
     if (!tensor.device().is_cpu()) return device_message("send", tensor, destination, true);
     Sender& to = sender(checked_peer("send", destination));
     const Milliseconds timeout = options_->timeout;
@@ -348,6 +347,7 @@ WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
 WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
+    refuse_estimate("recv", tensor.device());
     if (!tensor.device().is_cpu()) return device_message("recv", tensor, source, false);
     auto from = receiver(checked_peer("recv", source));
     auto receive = std::make_shared<Receive>();
@@ -365,6 +365,7 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
     check_host_tensor("recv of any source", "the tensor", tensor);
+    refuse_estimate("recv of any source", tensor.device());
     if (size_ == 1)
         throw_argument("recv of any source: this group has no other rank that could send a message [argument.rank]");
     auto receive = std::make_shared<Receive>();

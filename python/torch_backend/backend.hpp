@@ -236,12 +236,17 @@ class Backend final : public c10d::Backend {
     const std::shared_ptr<std::atomic<std::thread::id>> coalescing_thread_ =
         std::make_shared<std::atomic<std::thread::id>>();
     int shrinks_ = 0;
+    // From startTimeEstimate() to endTimeEstimate(). Calls of other threads are executed.
     struct Estimate {
+        const std::thread::id thread = std::this_thread::get_id();
         double us = 0;
-        std::atomic<bool> left{false};  // by an exception
     };
-    bool is_estimating() const { return estimate_ && !estimate_->left; }
-    std::shared_ptr<Estimate> estimate_;  // from startTimeEstimate() to endTimeEstimate(); else null
+    bool is_estimating() const;
+    // Throws in an estimate: Weft predicts no time of this call.
+    void refuse_estimate(const char* call, const c10::Device& device) const;
+    std::shared_ptr<Estimate> estimate_;  // of estimating_thread_
+    const std::shared_ptr<std::atomic<std::thread::id>> estimating_thread_ =
+        std::make_shared<std::atomic<std::thread::id>>();
     unsigned windows_ = 0;
     std::atomic<bool> ended_{false};
     std::atomic<bool> shut_down_{false};  // ended_ for good
