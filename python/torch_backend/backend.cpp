@@ -384,12 +384,14 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
 
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::vector<int>& ranks,
-                                                 const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+                                                 const c10::intrusive_ptr<c10d::Backend::Options>& options) try {
     check_process();
     const auto found = std::find(ranks.begin(), ranks.end(), rank_);
     if (found == ranks.end()) return nullptr;
     // The store is the parent's connection, which a wait would block for other threads.
     return merge(store->clone(), options, int(found - ranks.begin()), int(ranks.size()));
+} catch (...) {
+    rethrow_for_store();
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
@@ -530,7 +532,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }  // namespace
 
 // Through the store, so that a late rank does not end the communicator. The texts are those of Gloo, which programs look for.
-void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) try {
     check_process();
     const Milliseconds timeout = chosen(options.timeout);
     const auto begun = std::chrono::steady_clock::now();
@@ -576,6 +578,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
     for (int rank = 1; rank < size_; ++rank) forget(*store_, key + std::to_string(rank));
     // All ranks have read the answer before.
     if (barrier > 0) forget(*store_, key_of(barrier - 1) + "all");
+} catch (...) {
+    rethrow_for_store();
 }
 
 }  // namespace weft_torch

@@ -75,7 +75,7 @@ std::exception_ptr Connection::leave() {
     return leaving->unknown_failure();
 }
 
-std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout) {
+std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout) try {
     if (made_) return made_;
     const std::string key = c10::str("weft/p2p/", source_, "-", destination_);
     const std::string own = key + (sends_ ? "/s" : "/r"), other = key + (sends_ ? "/r" : "/s");
@@ -100,6 +100,8 @@ std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout)
     std::lock_guard lock(mutex_);
     if (aborted_) std::rethrow_exception(ended_failure());
     return made_ = std::move(made);
+} catch (...) {
+    rethrow_for_store();
 }
 
 bool Connection::is_made() {

@@ -47,7 +47,7 @@ void forget(c10d::Store& store, const std::string& key) {
 
 std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::string& key, int rank, int size,
                                                  std::chrono::milliseconds timeout, const Settings& settings,
-                                                 const std::atomic<bool>* aborted) {
+                                                 const std::atomic<bool>* aborted) try {
     weftUniqueId id;
     if (rank == 0) {
         check(weftGetUniqueId(&id));
@@ -75,6 +75,8 @@ std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::
         std::rethrow_exception(ended_failure());
     }
     return made;
+} catch (...) {
+    rethrow_for_store();
 }
 
 std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int rank, int size,

@@ -18,6 +18,18 @@ void check(weftResult_t result, weftComm_t comm) {
     throw_failure(text);
 }
 
+void rethrow_for_store() {
+    try {
+        throw;
+    } catch (const c10::DistStoreError& error) {
+        throw_failure(c10::str("the store of the process group gave no answer: ", error.what_without_backtrace(),
+                               "; look at the process that serves it [init.no-answer]"));
+    } catch (const c10::DistNetworkError& error) {
+        throw_failure(c10::str("the store of the process group is lost: ", error.what_without_backtrace(),
+                               "; look at the process that serves it, usually torchrun or rank 0 [tcp.broken]"));
+    }
+}
+
 std::exception_ptr ended_failure() {
     try {
         throw_failure("the process group was shut down or aborted before this operation began [abort.local]");

@@ -20,6 +20,9 @@ void check(weftResult_t result, weftComm_t comm = nullptr);
 // Throws a RuntimeError.
 [[noreturn]] void throw_usage(const std::string& text);
 
+// In a handler of an exception: throws it again, and an error of torch's store as a DistBackendError with an id.
+[[noreturn]] void rethrow_for_store();
+
 std::exception_ptr ended_failure();
 std::string wait_timeout_text(c10d::OpType type, std::chrono::milliseconds timeout);
 

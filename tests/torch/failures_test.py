@@ -50,6 +50,31 @@ def death_of_sender(rank, size):
         fails(lambda: dist.recv(x, 0), dist.DistBackendError, "rank 0")
 
 
+def lost_store(rank, size):
+    """If the process of torch's store has ended, calls that need the store say so."""
+    keys = store()
+    if rank == 0:
+        server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        keys.set("port", str(server.port))
+    port = int(keys.get("port"))
+    dist.destroy_process_group()
+    # A new connection is tried for this time.
+    mine = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=2))
+    dist.init_process_group("weft", store=mine, rank=rank, world_size=size)
+    dist.barrier()
+    keys.set(f"joined {rank}", "1")
+    keys.wait([f"joined {each}" for each in range(size)], timedelta(seconds=60))
+    if rank == 0:
+        del server
+        keys.set("lost", "1")
+    keys.wait(["lost"], timedelta(seconds=60))
+    fails(lambda: dist.send(torch.ones(1), 1 - rank), dist.DistBackendError, "the store", "[tcp.broken]")
+    if hasattr(dist.ProcessGroup, "monitored_barrier") and hasattr(backend(), "split"):  # from torch 2.15 on
+        fails(dist.monitored_barrier, dist.DistBackendError, "the store", "[tcp.broken]")
+        split = dist.PrefixStore("part", mine)
+        fails(lambda: backend().split(split, list(range(size)), None), dist.DistBackendError, "the store", "[tcp.broken]")
+
+
 def late(rank, size):
     """All ranks learn of the one that does not come; it learns that the others gave up."""
     x = torch.ones(10)
@@ -398,6 +423,7 @@ for _each in (
     abort_in_flight,
     abort_by_another_thread,
     end_after_abort,
+    lost_store,
     left_batches,
     after_destroy,
     arguments,
