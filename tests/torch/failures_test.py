@@ -75,6 +75,22 @@ def lost_store(rank, size):
         fails(lambda: backend().split(split, list(range(size)), None), dist.DistBackendError, "the store", "[tcp.broken]")
 
 
+def second_join(rank, size):
+    """A group whose creation failed can be made again by the same keys of the store."""
+    part = dist.PrefixStore("part", store())
+    if rank == 0:
+        fails(lambda: backend().split(part, [0, 1], None), dist.DistBackendError, "[init.rank-missing]")
+        store().set("failed", "1")
+        time.sleep(0.5)  # rank 1 looks for the unique id first
+    else:
+        store().wait(["failed"], timedelta(seconds=60))
+    group = backend().split(part, [0, 1], None)
+    x = torch.ones(3)
+    group.allreduce([x]).wait()
+    assert x.tolist() == [2.0] * 3
+    group.shutdown()
+
+
 def late(rank, size):
     """All ranks learn of the one that does not come; it learns that the others gave up."""
     x = torch.ones(10)
@@ -387,6 +403,10 @@ class Failures(unittest.TestCase):
 
     def test_death_of_sender(self):
         ranks.run(2, death_of_sender, dies=[0])
+
+    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "split"), "this torch splits groups of NCCL only")
+    def test_second_join(self):
+        ranks.run(2, second_join, timeout=2)
 
     def test_late(self):
         ranks.run(2, late, timeout=1)
