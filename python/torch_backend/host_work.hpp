@@ -48,6 +48,7 @@ class HostWork final : public c10d::Work {
     void blockCurrentStream() override { wait(kNoTimeout); }
     bool wait(std::chrono::milliseconds timeout) override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
     float getDuration() const override;
     uint64_t getSequencenumber() const override { return sequence_; }
     std::chrono::milliseconds getTimeout() const { return timeout_; }  // overrides from torch 2.15 on
@@ -72,7 +73,7 @@ class HostWork final : public c10d::Work {
     bool limited_ = false;
     std::shared_ptr<const Hooks> hooks_;  // null: none
     bool reports_success_ = true;
-    c10::intrusive_ptr<c10::ivalue::Future> future_;
+    c10::intrusive_ptr<c10::ivalue::Future> future_, result_;  // null: nobody asked
 };
 
 using HostWorkPtr = c10::intrusive_ptr<HostWork>;
@@ -91,6 +92,14 @@ class JoinedWork final : public c10d::Work {
     void blockCurrentStream() override;
     bool wait(std::chrono::milliseconds timeout) override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    // The first failure of a part.
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+    // The longest of the parts.
+    float getDuration() const override;
+    // Of the first part, which has the collectives.
+    uint64_t getSequencenumber() const override;
+    std::chrono::milliseconds getTimeout() const;  // overrides from torch 2.15 on; the longest
+    uint64_t getCompletionKey() const;             // the same; of the first part
 
   private:
     const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;

@@ -116,6 +116,28 @@ def timeout_of_call(rank, size):
         store().set("failed", "1")
 
 
+def results_of_works(rank, size):
+    """Futures of results are 0: success, 1: timeout, 2: failure. A batch has the first failure of its messages."""
+    x, y = torch.ones(3), torch.zeros(3)
+    work = dist.all_reduce(x, async_op=True)
+    assert work.get_future_result().wait() == 0
+    assert work.get_future_result().wait() == 0
+    batch = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1 - rank), dist.P2POp(dist.irecv, y, 1 - rank)])
+    assert len(batch) == 1 and batch[0].get_future_result().wait() == 0
+    assert y.tolist() == [2.0] * 3
+    assert batch[0]._get_duration() > 0
+    if hasattr(work, "_get_sequence_number"):
+        assert batch[0]._get_sequence_number() == work._get_sequence_number()
+    if rank == 0:
+        batch = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1), dist.P2POp(dist.irecv, y, 1)])
+        assert batch[0].get_future_result().wait() == 1
+        store().set("failed", "1")
+    else:
+        store().wait(["failed"], timedelta(seconds=60))
+    mismatched = dist.all_reduce(torch.ones(5 + rank), async_op=True)
+    assert mismatched.get_future_result().wait() == 2
+
+
 def wait_with_timeout(rank, size):
     """A wait that gives up breaks nothing."""
     keys = store()
@@ -410,6 +432,10 @@ class Failures(unittest.TestCase):
 
     def test_late(self):
         ranks.run(2, late, timeout=1)
+
+    @unittest.skipUnless(hasattr(dist.Work, "get_future_result"), "this torch does not ask for it")
+    def test_results_of_works(self):
+        ranks.run(2, results_of_works, timeout=2)
 
     def test_other_threads_run(self):
         ranks.run(2, other_threads_run, timeout=2)
