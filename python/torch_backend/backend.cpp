@@ -150,11 +150,17 @@ int Backend::checked_peer(const char* call, int peer) const {
     return peer;
 }
 
+Milliseconds Backend::chosen(Milliseconds timeout) const {
+    const Milliseconds base = timeout.count() < 0 ? options_->timeout : timeout;
+    return timeout_ms(base) > 0 ? base + extension_->active() : base;  // not of a call without a limit
+}
+
 HostWorkPtr Backend::make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
                                std::weak_ptr<Driver> driver) {
     auto work = c10::make_intrusive<HostWork>(rank_, title.type, title.name, inputs, std::move(outputs), sequence_,
                                               timeout, std::move(driver));
     if (hooks_->any()) work->report_to(hooks_);
+    work->hold(Extension::claim(extension_));
     return work;
 }
 
@@ -243,6 +249,7 @@ WorkPtr Backend::run_anywhere(Title title, const Tensors& inputs, Tensors output
 
 WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds limit,
                      bool async) {
+    auto held = Extension::claim(extension_);
     if (!async) {
         RECORD_FUNCTION(title.name, std::vector<c10::IValue>{});
         const auto alone = [&] { return queue_->run_alone([&] { execute(calls, *communicator_, limit, nullptr); }); };
@@ -258,6 +265,7 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
         }
     }
     auto work = make_work(title, inputs, std::move(outputs), limit, queue_);
+    work->hold(std::move(held));
     queue_->add(work, [this, calls = std::move(calls), limit] { execute(calls, *communicator_, limit, nullptr); });
     return work;
 }
@@ -338,7 +346,7 @@ WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
     refuse_estimate("send", tensor.device());
     if (!tensor.device().is_cpu()) return device_message("send", tensor, destination, true);
     Sender& to = sender(checked_peer("send", destination));
-    const Milliseconds timeout = options_->timeout;
+    const Milliseconds timeout = chosen(c10d::kUnsetTimeout);
     auto work = make_work({c10d::OpType::SEND, "weft:send"}, tensors, tensors, timeout, to.queue());
     to.queue()->add(work, [&to, tensor, tag, timeout] { to.send(tensor, tag, timeout); });
     return finish_message(std::move(work));
@@ -351,11 +359,11 @@ WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
     if (!tensor.device().is_cpu()) return device_message("recv", tensor, source, false);
     auto from = receiver(checked_peer("recv", source));
     auto receive = std::make_shared<Receive>();
-    receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, options_->timeout, from);
+    receive->timeout = chosen(c10d::kUnsetTimeout);
+    receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, receive->timeout, from);
     receive->work->limit_wait();
     receive->tensor = tensor;
     receive->tag = tag;
-    receive->timeout = options_->timeout;
     HostWorkPtr work = receive->work;
     from->add(receive);
     return finish_message(std::move(work));
@@ -369,11 +377,11 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     if (size_ == 1)
         throw_argument("recv of any source: this group has no other rank that could send a message [argument.rank]");
     auto receive = std::make_shared<Receive>();
-    receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, options_->timeout, {});
+    receive->timeout = chosen(c10d::kUnsetTimeout);
+    receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, receive->timeout, {});
     receive->work->limit_wait();
     receive->tensor = tensor;
     receive->tag = tag;
-    receive->timeout = options_->timeout;
     receive->any_source = true;
     receive->sources = size_ - 1;
     HostWorkPtr work = receive->work;

@@ -21,7 +21,8 @@ struct Operation {
     std::vector<at::Tensor> outputs;
     uint64_t sequence;
     std::chrono::milliseconds timeout;
-    bool blocks_host = false;  // wait() returns when the operation has ended
+    bool blocks_host = false;              // wait() returns when the operation has ended
+    std::shared_ptr<void> held = nullptr;  // until the work is gone
 };
 
 // Thread-safe once it is enqueued or launch() was called.

@@ -33,6 +33,7 @@ void HostWork::complete() {
         ending_ = true;
         hooks_->failed(failure_);
     }
+    held_.reset();
     {
         std::lock_guard lock(mutex_);
         ended_ = std::chrono::steady_clock::now();

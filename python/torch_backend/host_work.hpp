@@ -30,6 +30,10 @@ class HostWork final : public c10d::Work {
         hooks_ = std::move(hooks);
         reports_success_ = false;
     }
+    // Before it is shared: it lets go of this when it ends.
+    void hold(std::shared_ptr<void> held) {
+        if (held) held_ = std::move(held);
+    }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     // Of the thread that called: modes of autograd and inference.
     const at::ThreadLocalState& state() const { return caller_state_; }
@@ -73,6 +77,7 @@ class HostWork final : public c10d::Work {
     bool limited_ = false;
     std::shared_ptr<const Hooks> hooks_;  // null: none
     bool reports_success_ = true;
+    std::shared_ptr<void> held_;
     c10::intrusive_ptr<c10::ivalue::Future> future_, result_;  // null: nobody asked
 };
 

@@ -138,6 +138,36 @@ def results_of_works(rank, size):
     assert mismatched.get_future_result().wait() == 2
 
 
+def added_time(rank, size):
+    """_add_ephemeral_timeout serves calls until the first one has ended, whatever its kind."""
+    x = torch.ones(3)
+
+    def late_calls(call):
+        if rank == 1:
+            time.sleep(2)
+        call()
+
+    def of_works():
+        works = [dist.all_reduce(x, async_op=True), dist.all_reduce(x, async_op=True)]
+        for work in works:
+            work.wait()
+
+    for call in (
+        lambda: dist.all_reduce(x),
+        of_works,
+        lambda: dist.send(x, 1) if rank == 0 else dist.recv(x, 0),
+        lambda: dist.recv(x, 1) if rank == 0 else dist.send(x, 0),
+    ):
+        dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
+        dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
+        late_calls(call)
+    if rank == 0:
+        fails(lambda: dist.all_reduce(x), dist.DistBackendError, "1000 ms", "[timeout.collective]")
+        store().set("failed", "1")
+    else:
+        store().wait(["failed"], timedelta(seconds=60))
+
+
 def wait_with_timeout(rank, size):
     """A wait that gives up breaks nothing."""
     keys = store()
@@ -432,6 +462,10 @@ class Failures(unittest.TestCase):
 
     def test_late(self):
         ranks.run(2, late, timeout=1)
+
+    @unittest.skipIf(torch.__version__ < (2, 15), "this torch does not ask for it")
+    def test_added_time(self):
+        ranks.run(2, added_time, timeout=1)
 
     @unittest.skipUnless(hasattr(dist.Work, "get_future_result"), "this torch does not ask for it")
     def test_results_of_works(self):
