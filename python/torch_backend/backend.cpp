@@ -95,12 +95,8 @@ void Backend::release_resources() {
         registry().living.erase(this);
     }
     // Python may drop the last reference, and a callback of the group may wait for Python.
-    if (Py_IsInitialized() && PyGILState_Check()) {
-        const pybind11::gil_scoped_release no_gil;
-        shutdown_quietly();
-    } else {
-        shutdown_quietly();
-    }
+    const WithoutGil no_gil;
+    shutdown_quietly();
 }
 
 void Backend::enter(const c10::intrusive_ptr<Backend>& made) {
@@ -154,11 +150,17 @@ int Backend::checked_peer(const char* call, int peer) const {
     return peer;
 }
 
+Milliseconds Backend::chosen(Milliseconds timeout) const {
+    const Milliseconds base = timeout.count() < 0 ? options_->timeout : timeout;
+    return timeout_ms(base) > 0 ? base + extension_->active() : base;  // not of a call without a limit
+}
+
 HostWorkPtr Backend::make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
                                std::weak_ptr<Driver> driver) {
     auto work = c10::make_intrusive<HostWork>(rank_, title.type, title.name, inputs, std::move(outputs), sequence_,
                                               timeout, std::move(driver));
     if (hooks_->any()) work->report_to(hooks_);
+    work->hold(Extension::claim(extension_));
     return work;
 }
 
@@ -173,7 +175,8 @@ void Backend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::
 }
 
 void Backend::waitForPendingWorks() {
-    check_process();
+    // torch calls it at the end of a group, which may have been aborted.
+    if (origin_.is_forked() || ended_) return;
     std::vector<std::shared_ptr<Driver>> drivers{queue_};
     {
         std::lock_guard lock(channels_mutex_);
@@ -219,9 +222,7 @@ WorkPtr Backend::submit(Title title, const Tensors& inputs, Tensors outputs, std
     check_process();
     if (is_estimating()) {
         const c10::Device device = device_of(title.name, inputs, outputs);
-        if (!device.is_cpu())
-            throw_argument(c10::str(title.name, ": Weft predicts no times of tensors on ", device,
-                                    "; estimate them with tensors of the CPU [memory.kind]"));
+        if (!device.is_cpu()) refuse_estimate(title.name, device);
         run_in_order([&](weftComm_t comm) { estimate_->us += predicted_us(title.name, inputs, outputs, size_, comm); });
         return c10::make_intrusive<DoneWork>(rank_, title.type, sequence_, std::move(outputs));
     }
@@ -248,6 +249,7 @@ WorkPtr Backend::run_anywhere(Title title, const Tensors& inputs, Tensors output
 
 WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls, Milliseconds limit,
                      bool async) {
+    auto held = Extension::claim(extension_);
     if (!async) {
         RECORD_FUNCTION(title.name, std::vector<c10::IValue>{});
         const auto alone = [&] { return queue_->run_alone([&] { execute(calls, *communicator_, limit, nullptr); }); };
@@ -263,6 +265,7 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
         }
     }
     auto work = make_work(title, inputs, std::move(outputs), limit, queue_);
+    work->hold(std::move(held));
     queue_->add(work, [this, calls = std::move(calls), limit] { execute(calls, *communicator_, limit, nullptr); });
     return work;
 }
@@ -270,8 +273,8 @@ WorkPtr Backend::run(Title title, const Tensors& inputs, Tensors outputs, std::v
 // Calls of other threads are not part of the batch.
 bool Backend::is_coalescing() const { return *coalescing_thread_ == std::this_thread::get_id(); }
 
+// An ended group refuses the calls of the batch.
 void Backend::startCoalescing() {
-    check_process();
     if (is_coalescing())
         throw_usage(
             "startCoalescing: this thread has an open batch of this process group; end it by endCoalescing() first "
@@ -340,9 +343,10 @@ WorkPtr Backend::finish_message(WorkPtr work) {
 WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
     check_process();
     const at::Tensor tensor = only("send", "the tensor", tensors);
+    refuse_estimate("send", tensor.device());
     if (!tensor.device().is_cpu()) return device_message("send", tensor, destination, true);
     Sender& to = sender(checked_peer("send", destination));
-    const Milliseconds timeout = options_->timeout;
+    const Milliseconds timeout = chosen(c10d::kUnsetTimeout);
     auto work = make_work({c10d::OpType::SEND, "weft:send"}, tensors, tensors, timeout, to.queue());
     to.queue()->add(work, [&to, tensor, tag, timeout] { to.send(tensor, tag, timeout); });
     return finish_message(std::move(work));
@@ -351,14 +355,15 @@ WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
 WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
+    refuse_estimate("recv", tensor.device());
     if (!tensor.device().is_cpu()) return device_message("recv", tensor, source, false);
     auto from = receiver(checked_peer("recv", source));
     auto receive = std::make_shared<Receive>();
-    receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, options_->timeout, from);
+    receive->timeout = chosen(c10d::kUnsetTimeout);
+    receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, receive->timeout, from);
     receive->work->limit_wait();
     receive->tensor = tensor;
     receive->tag = tag;
-    receive->timeout = options_->timeout;
     HostWorkPtr work = receive->work;
     from->add(receive);
     return finish_message(std::move(work));
@@ -368,14 +373,15 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     check_process();
     const at::Tensor& tensor = only("recv", "the tensor", tensors);
     check_host_tensor("recv of any source", "the tensor", tensor);
+    refuse_estimate("recv of any source", tensor.device());
     if (size_ == 1)
         throw_argument("recv of any source: this group has no other rank that could send a message [argument.rank]");
     auto receive = std::make_shared<Receive>();
-    receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, options_->timeout, {});
+    receive->timeout = chosen(c10d::kUnsetTimeout);
+    receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, receive->timeout, {});
     receive->work->limit_wait();
     receive->tensor = tensor;
     receive->tag = tag;
-    receive->timeout = options_->timeout;
     receive->any_source = true;
     receive->sources = size_ - 1;
     HostWorkPtr work = receive->work;
@@ -386,12 +392,14 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
 
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const std::vector<int>& ranks,
-                                                 const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+                                                 const c10::intrusive_ptr<c10d::Backend::Options>& options) try {
     check_process();
     const auto found = std::find(ranks.begin(), ranks.end(), rank_);
     if (found == ranks.end()) return nullptr;
     // The store is the parent's connection, which a wait would block for other threads.
     return merge(store->clone(), options, int(found - ranks.begin()), int(ranks.size()));
+} catch (...) {
+    rethrow_for_store();
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
@@ -532,7 +540,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }  // namespace
 
 // Through the store, so that a late rank does not end the communicator. The texts are those of Gloo, which programs look for.
-void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) try {
     check_process();
     const Milliseconds timeout = chosen(options.timeout);
     const auto begun = std::chrono::steady_clock::now();
@@ -578,6 +586,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_al
     for (int rank = 1; rank < size_; ++rank) forget(*store_, key + std::to_string(rank));
     // All ranks have read the answer before.
     if (barrier > 0) forget(*store_, key_of(barrier - 1) + "all");
+} catch (...) {
+    rethrow_for_store();
 }
 
 }  // namespace weft_torch

@@ -14,6 +14,7 @@
 #include "channels.hpp"
 #include "communicator.hpp"
 #include "device_group.hpp"
+#include "extension.hpp"
 #include "hooks.hpp"
 #include "host_work.hpp"
 #include "job_queue.hpp"
@@ -105,6 +106,7 @@ class Backend final : public c10d::Backend {
                                              const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
 
     void setTimeout(Milliseconds timeout) override { options_->timeout = timeout; }
+    void addEphemeralTimeout(const Milliseconds& timeout) { extension_->add(timeout); }  // overrides from torch 2.15 on
     uint64_t getSequenceNumberForGroup() override { return sequence_; }
     void setSequenceNumberForGroup() override {}
     void abort() override;
@@ -175,7 +177,8 @@ class Backend final : public c10d::Backend {
     std::exception_ptr end_devices();
     // shutdown() where no exception may leave.
     void shutdown_quietly();
-    Milliseconds chosen(Milliseconds timeout) const { return timeout.count() < 0 ? options_->timeout : timeout; }
+    // `timeout` of a call, or the group's if it is unset, with the extension.
+    Milliseconds chosen(Milliseconds timeout) const;
     HostWorkPtr make_work(Title title, const Tensors& inputs, Tensors outputs, Milliseconds timeout,
                           std::weak_ptr<Driver> driver);
     void check_process() const;
@@ -210,6 +213,7 @@ class Backend final : public c10d::Backend {
     Tensors kept_;                                // guarded by channels_mutex_
     std::unique_ptr<Communicator> communicator_;  // null: before reconfigure(), and after shutdown()
     const std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
+    const std::shared_ptr<Extension> extension_ = std::make_shared<Extension>();
     bool failure_seen_ = false;  // by the watch
     std::atomic<uint64_t> sequence_{0};
     uint64_t monitored_barriers_ = 0;
@@ -236,12 +240,17 @@ class Backend final : public c10d::Backend {
     const std::shared_ptr<std::atomic<std::thread::id>> coalescing_thread_ =
         std::make_shared<std::atomic<std::thread::id>>();
     int shrinks_ = 0;
+    // From startTimeEstimate() to endTimeEstimate(). Calls of other threads are executed.
     struct Estimate {
+        const std::thread::id thread = std::this_thread::get_id();
         double us = 0;
-        std::atomic<bool> left{false};  // by an exception
     };
-    bool is_estimating() const { return estimate_ && !estimate_->left; }
-    std::shared_ptr<Estimate> estimate_;  // from startTimeEstimate() to endTimeEstimate(); else null
+    bool is_estimating() const;
+    // Throws in an estimate: Weft predicts no time of this call.
+    void refuse_estimate(const char* call, const c10::Device& device) const;
+    std::shared_ptr<Estimate> estimate_;  // of estimating_thread_
+    const std::shared_ptr<std::atomic<std::thread::id>> estimating_thread_ =
+        std::make_shared<std::atomic<std::thread::id>>();
     unsigned windows_ = 0;
     std::atomic<bool> ended_{false};
     std::atomic<bool> shut_down_{false};  // ended_ for good

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ThreadLocalState.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <algorithm>
@@ -75,15 +76,16 @@ std::exception_ptr Connection::leave() {
     return leaving->unknown_failure();
 }
 
-std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout) {
+std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout) try {
     if (made_) return made_;
     const std::string key = c10::str("weft/p2p/", source_, "-", destination_);
     const std::string own = key + (sends_ ? "/s" : "/r"), other = key + (sends_ ? "/r" : "/s");
     const int peer = sends_ ? destination_ : source_;
     // Each side announces itself, so that joining takes no longer than both need. abort() ends the wait.
     store_->set(own, "1");
+    // A later group may use the same store, and must not find this key there.
+    auto forget_own = c10::make_scope_exit([&] { forget(*store_, own); });
     if (!appears(*store_, other, timeout, &aborted_)) {
-        forget(*store_, own);
         if (aborted_) std::rethrow_exception(ended_failure());
         throw_failure(c10::str(sends_ ? "send to rank " : "recv from rank ", peer, ": after ", timeout.count(),
                                " ms rank ", peer, sends_ ? " has not called recv" : " has not called send",
@@ -93,6 +95,7 @@ std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout)
     const bool limited = timeout_ms(timeout) > 0 && timeout < most_joining;
     auto made = Communicator::join(*store_, key, sends_ ? 0 : 1, 2, limited ? timeout : most_joining, settings_,
                                    settings_.device == WEFT_DEVICE_NONE ? nullptr : &aborted_);
+    forget_own.release();
     if (sends_) {
         forget(*store_, own);
         forget(*store_, other);
@@ -100,6 +103,8 @@ std::shared_ptr<Communicator> Connection::get(std::chrono::milliseconds timeout)
     std::lock_guard lock(mutex_);
     if (aborted_) std::rethrow_exception(ended_failure());
     return made_ = std::move(made);
+} catch (...) {
+    rethrow_for_store();
 }
 
 bool Connection::is_made() {

@@ -472,6 +472,7 @@ WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
     const auto device = barrier_device(options);
     if (!device) return submit(title, {}, {}, {std::move(call)}, options.timeout, options.asyncOp);
     check_process();
+    refuse_estimate("barrier", *device);
     if (is_capturing(current_stream(*device)))
         throw_usage(
             "barrier: the stream is capturing, and a barrier of torch waits on the host; capture an all_reduce instead "

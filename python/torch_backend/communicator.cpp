@@ -1,5 +1,7 @@
 #include "communicator.hpp"
 
+#include <c10/util/ScopeExit.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -47,8 +49,12 @@ void forget(c10d::Store& store, const std::string& key) {
 
 std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::string& key, int rank, int size,
                                                  std::chrono::milliseconds timeout, const Settings& settings,
-                                                 const std::atomic<bool>* aborted) {
+                                                 const std::atomic<bool>* aborted) try {
     weftUniqueId id;
+    // A later group may use the same store, also after a failure: no rank may find this id there then.
+    auto forget_id = c10::make_scope_exit([&] {
+        if (rank == 0) forget(store, key);
+    });
     if (rank == 0) {
         check(weftGetUniqueId(&id));
         const auto* bytes = reinterpret_cast<const uint8_t*>(id.internal);
@@ -67,7 +73,7 @@ std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::
         memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
     auto made = make(id, rank, size, timeout, settings, aborted);
-    // A later group may use the same store: no rank may find this id there then.
+    forget_id.release();
     if (rank == 0) forget(store, key);
     weftComm_t comm = made->get();
     if (!finish(weftBarrier(comm, nullptr), comm, aborted)) {
@@ -75,6 +81,8 @@ std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::
         std::rethrow_exception(ended_failure());
     }
     return made;
+} catch (...) {
+    rethrow_for_store();
 }
 
 std::unique_ptr<Communicator> Communicator::make(const weftUniqueId& id, int rank, int size,

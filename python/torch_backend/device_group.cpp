@@ -279,7 +279,11 @@ void DeviceGroup::report_ended() {
     for (Pending& each : ended) {
         each.operation.ended = std::chrono::steady_clock::now();
         each.operation.succeeded = !failed;
-        if (each.begin && !failed) each.operation.ms = float(each.begin->elapsedTime(*each.end));
+        try {
+            if (each.begin && !failed) each.operation.ms = float(each.begin->elapsedTime(*each.end));
+        } catch (const std::exception&) {  // an error of the device, which another kernel may have made
+            each.operation.succeeded = false;
+        }
         hooks_->ended(each.operation);
     }
 }

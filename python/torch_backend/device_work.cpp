@@ -10,6 +10,7 @@
 #include "capture.hpp"
 #include "failure.hpp"
 #include "hooks.hpp"
+#include "python_caller.hpp"
 
 namespace weft_torch {
 
@@ -75,8 +76,8 @@ std::exception_ptr DeviceWork::exception() const {
     return communicator_->failure();
 }
 
-void DeviceWork::synchronize() {
-    if (launch_) launch_->wait(kNoTimeout);
+void DeviceWork::follow(std::chrono::milliseconds timeout) {
+    if (launch_) launch_->wait(timeout);
     if (auto failure = communicator_->failure()) std::rethrow_exception(failure);
     end_->block(current_stream(stream_->device()));
     std::vector<at::Tensor> kept;  // freed without the lock
@@ -85,12 +86,13 @@ void DeviceWork::synchronize() {
 }
 
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
-    synchronize();
     const bool given = timeout != kNoTimeout && timeout.count() > 0;
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    follow(timeout);
     static const bool blocks = c10::utils::check_env("TORCH_NCCL_BLOCKING_WAIT").value_or(false);
     if (!given && !operation_.blocks_host && !blocks) return true;
-    const auto until = std::chrono::steady_clock::now() + timeout;
     auto pause = std::chrono::microseconds(10);
+    const WithoutGil no_gil;
     while (!has_ended()) {
         if (given && std::chrono::steady_clock::now() > until)
             throw_failure(wait_timeout_text(operation_.type, timeout));

@@ -21,7 +21,8 @@ struct Operation {
     std::vector<at::Tensor> outputs;
     uint64_t sequence;
     std::chrono::milliseconds timeout;
-    bool blocks_host = false;  // wait() returns when the operation has ended
+    bool blocks_host = false;              // wait() returns when the operation has ended
+    std::shared_ptr<void> held = nullptr;  // until the work is gone
 };
 
 // Thread-safe once it is enqueued or launch() was called.
@@ -50,8 +51,8 @@ class DeviceWork final : public c10d::Work {
     int sourceRank() const override { return source_; }
     void set_source(int rank) { source_ = rank; }
     std::vector<at::Tensor> result() override { return operation_.outputs; }
-    // Lets the current stream wait. Neither blocks the host.
-    void synchronize() override;
+    // Lets the current stream wait. Blocks the host only until another thread has enqueued it.
+    void synchronize() override { follow(kNoTimeout); }
     void blockCurrentStream() override { synchronize(); }
     // The same. Blocks the host if `timeout` is given, or for a barrier.
     bool wait(std::chrono::milliseconds timeout) override;
@@ -63,6 +64,8 @@ class DeviceWork final : public c10d::Work {
 
   private:
     bool has_ended() const;
+    // synchronize(), with a limit of the wait for the thread that enqueues it.
+    void follow(std::chrono::milliseconds timeout);
     void complete(const c10::intrusive_ptr<c10::ivalue::Future>& future) const;
 
     const Operation operation_;

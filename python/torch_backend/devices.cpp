@@ -33,7 +33,8 @@ void Backend::eagerConnectSingleDevice(at::Device device) {
 
 WorkPtr Backend::run_on_device(const c10::Device& device, Title title, const Tensors& inputs, Tensors outputs,
                                const std::vector<Call>& calls, Milliseconds limit, bool async, bool blocks_host) {
-    Operation operation{rank_, title.type, title.name, std::move(outputs), sequence_, limit, blocks_host};
+    Operation operation{rank_,     title.type, title.name,  std::move(outputs),
+                        sequence_, limit,      blocks_host, Extension::claim(extension_)};
     return device_group(device)->run(std::move(operation), inputs, calls, async);
 }
 
@@ -48,9 +49,12 @@ WorkPtr Backend::device_message(const char* call, const at::Tensor& tensor, int 
     const Title title = sends ? Title{c10d::OpType::SEND, "weft:send"} : Title{c10d::OpType::RECV, "weft:recv"};
     if (is_coalescing()) {
         const Tensors both{tensor};
-        return submit(title, both, both, {message_call(tensor, peer, sends)}, options_->timeout, true);
+        return submit(title, both, both, {message_call(tensor, peer, sends)}, c10d::kUnsetTimeout, true);
     }
-    Operation operation{rank_, title.type, title.name, {tensor}, sequence_, options_->timeout};
+    Operation operation{rank_,      title.type,
+                        title.name, {tensor},
+                        sequence_,  chosen(c10d::kUnsetTimeout),
+                        false,      Extension::claim(extension_)};
     return device_group(tensor.device())->message(std::move(operation), tensor, peer, sends);
 }
 

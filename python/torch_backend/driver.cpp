@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <system_error>
 #include <unordered_map>
 
@@ -53,6 +54,7 @@ void Driver::advance(std::unique_lock<std::mutex>& lock) {
     active_ = true;
     HostWorkPtr ended = step(lock);
     active_ = false;
+    progressed_ = std::chrono::steady_clock::now();
     if (has_work() && !ending_) wake();
     if (ended) {
         ++completing_;
@@ -83,15 +85,20 @@ void Driver::serve() {
     }
 }
 
-bool Driver::wait_for(const HostWork& work, std::optional<Time> until, std::optional<Time> limit) {
+bool Driver::wait_for(const HostWork& work, std::optional<Time> until, std::optional<std::chrono::milliseconds> limit) {
     if (origin_.is_forked())
         throw_usage("wait: this process is a child of fork(), and the operation is its parent's [usage.forked]");
+    const Time begun = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
+    // Progress of the driver moves it.
+    const auto deadline = [&] { return until ? *until : std::max(begun, progressed_) + *limit; };
     while (!work.is_done()) {
         if (!until && !active_ && has_work() && !ending_) {
             advance(lock);
-        } else if (const auto first = until ? until : limit) {
-            if (changed_.wait_until(lock, *first) == std::cv_status::timeout) return work.is_done();
+        } else if (until || limit) {
+            if (changed_.wait_until(lock, deadline()) == std::cv_status::timeout &&
+                deadline() <= std::chrono::steady_clock::now())
+                return work.is_done();
         } else {
             changed_.wait(lock);
         }

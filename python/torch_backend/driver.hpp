@@ -25,9 +25,9 @@ class Driver : public std::enable_shared_from_this<Driver> {
     Driver(const Driver&) = delete;
     virtual ~Driver();
 
-    // Advances operations until `work` is done, or waits for that until `until`. False: `until` passed before, or `limit` did
-    // while another thread was advancing.
-    bool wait_for(const HostWork& work, std::optional<Time> until, std::optional<Time> limit);
+    // Advances operations until `work` is done, or waits for that until `until`. False: `until` passed before, or another
+    // thread was advancing and no operation made progress for `limit`.
+    bool wait_for(const HostWork& work, std::optional<Time> until, std::optional<std::chrono::milliseconds> limit);
     // Runs `call` in this thread if no operation is left; otherwise returns false.
     bool run_alone(const std::function<void()>& call);
     // Waits until no operation is left or active, and until other threads have run the callbacks of those that ended.
@@ -68,6 +68,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     std::condition_variable changed_;
     const Origin origin_;
     int completing_ = 0;  // operations whose callbacks run
+    Time progressed_;     // the end of the latest step
 };
 
 }  // namespace weft_torch

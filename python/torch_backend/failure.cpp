@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <string_view>
+
 namespace weft_torch {
 
 void throw_failure(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
@@ -16,6 +18,35 @@ void check(weftResult_t result, weftComm_t comm) {
     if (result == weftInvalidArgument) throw_argument(text);
     if (result == weftInvalidUsage) throw_usage(text);
     throw_failure(text);
+}
+
+void rethrow_for_store() {
+    try {
+        throw;
+    } catch (const c10::DistStoreError& error) {
+        throw_failure(c10::str("the store of the process group gave no answer: ", error.what_without_backtrace(),
+                               "; look at the process that serves it [init.no-answer]"));
+    } catch (const c10::DistNetworkError& error) {
+        throw_failure(c10::str("the store of the process group is lost: ", error.what_without_backtrace(),
+                               "; look at the process that serves it, usually torchrun or rank 0 [tcp.broken]"));
+    }
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> future_result() {
+    return c10::make_intrusive<c10::ivalue::Future>(c10::AnyEnumType::get());
+}
+
+c10::IValue result_of(const std::exception_ptr& failure) {
+    auto result = c10d::WorkResult::SUCCESS;
+    try {
+        if (failure) std::rethrow_exception(failure);
+    } catch (const c10::DistError& error) {
+        const bool late = std::string_view(error.what_without_backtrace()).find("[timeout.") != std::string_view::npos;
+        result = late ? c10d::WorkResult::TIMEOUT : c10d::WorkResult::COMM_ERROR;
+    } catch (...) {
+        result = c10d::WorkResult::UNKNOWN;
+    }
+    return int64_t(result);
 }
 
 std::exception_ptr ended_failure() {

@@ -2,6 +2,8 @@
 
 #include <ATen/core/ivalue.h>
 
+#include "failure.hpp"
+
 namespace weft_torch {
 
 namespace {
@@ -120,6 +122,12 @@ c10::intrusive_ptr<c10::ivalue::Future> DoneWork::getFuture() {
     auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     future->markCompleted(c10::IValue(outputs_));
     return future;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> DoneWork::getFutureResult() {
+    auto result = future_result();
+    result->markCompleted(result_of(nullptr));
+    return result;
 }
 
 }  // namespace weft_torch

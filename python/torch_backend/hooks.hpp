@@ -96,6 +96,7 @@ class DoneWork final : public c10d::Work {
     void blockCurrentStream() override {}
     bool wait(std::chrono::milliseconds) override { return true; }
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
     float getDuration() const override { return ms_; }
     uint64_t getSequencenumber() const override { return sequence_; }
     uint64_t getCompletionKey() const { return key_; }  // overrides from torch 2.15 on

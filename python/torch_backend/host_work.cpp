@@ -6,6 +6,7 @@
 #include "driver.hpp"
 #include "failure.hpp"
 #include "hooks.hpp"
+#include "python_caller.hpp"
 
 namespace weft_torch {
 
@@ -27,38 +28,43 @@ void HostWork::complete_future() {
 }
 
 void HostWork::complete() {
-    c10::intrusive_ptr<c10::ivalue::Future> future;
+    c10::intrusive_ptr<c10::ivalue::Future> future, result;
     if (hooks_ && failure_) {
         ending_ = true;
         hooks_->failed(failure_);
     }
+    held_.reset();
     {
         std::lock_guard lock(mutex_);
         ended_ = std::chrono::steady_clock::now();
         done_.store(true, std::memory_order_release);
         future = future_;
+        result = result_;
     }
     if (hooks_ && reports_success_) hooks_->ended({opType_, sequence_, key_, begun_, ended_, !failure_});
     finish(failure_);  // ends the record of the profiler
     if (future) complete_future();
+    if (result) result->markCompleted(result_of(failure_));
 }
 
 bool HostWork::wait(std::chrono::milliseconds timeout) {
     if (!is_done()) {
+        const WithoutGil no_gil;  // synchronize() holds it
         using Time = std::optional<Driver::Time>;
+        const auto now = std::chrono::steady_clock::now();
         const bool given = timeout != kNoTimeout && timeout.count() > 0;
-        const Time until = given ? Time(std::chrono::steady_clock::now() + timeout) : std::nullopt;
+        const Time until = given ? Time(now + timeout) : std::nullopt;
         // Later than what executes it finds the same: that has more to say.
         constexpr auto slack = std::chrono::seconds(1);
         const bool limited = limited_ && timeout_ms(timeout_) > 0 && !ending_;
-        const Time limit = limited ? Time(begun_ + timeout_ + slack) : std::nullopt;
+        const auto limit = limited ? std::optional(timeout_ + slack) : std::nullopt;
         bool in_time = true;
         if (auto driver = driver_.lock()) {
             in_time = driver->wait_for(*this, until, limit);
         } else {
             std::unique_lock lock(mutex_);
             const auto done = [&] { return is_done(); };
-            const Time first = until ? until : limit;
+            const Time first = until ? until : limit ? Time(now + *limit) : std::nullopt;
             if (first)
                 in_time = cv_.wait_until(lock, *first, done);
             else
@@ -78,6 +84,15 @@ c10::intrusive_ptr<c10::ivalue::Future> HostWork::getFuture() {
         if (is_done()) complete_future();
     }
     return future_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> HostWork::getFutureResult() {
+    std::unique_lock lock(mutex_);
+    if (!result_) {
+        result_ = future_result();
+        if (is_done()) result_->markCompleted(result_of(failure_));
+    }
+    return result_;
 }
 
 float HostWork::getDuration() const {
@@ -145,6 +160,44 @@ c10::intrusive_ptr<c10::ivalue::Future> JoinedWork::getFuture() {
             return c10::IValue(std::move(tensors));
         },
         c10::ListType::create(c10::TensorType::get()));
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> JoinedWork::getFutureResult() {
+    c10::List<c10::intrusive_ptr<c10::ivalue::Future>> results(c10::FutureType::create(c10::AnyEnumType::get()));
+    for (const auto& part : parts_) results.push_back(part->getFutureResult());
+    return c10::collectAll(results)->then(
+        [results](c10::ivalue::Future&) {
+            for (const c10::intrusive_ptr<c10::ivalue::Future>& each : results)
+                if (each->value().toInt() != int64_t(c10d::WorkResult::SUCCESS)) return each->value();
+            return result_of(nullptr);
+        },
+        c10::AnyEnumType::get());
+}
+
+float JoinedWork::getDuration() const {
+    float longest = 0;
+    for (const auto& part : parts_) longest = std::max(longest, part->getDuration());
+    return longest;
+}
+
+uint64_t JoinedWork::getSequencenumber() const { return parts_.empty() ? 0 : parts_[0]->getSequencenumber(); }
+
+// Before torch 2.15 a work has neither a timeout nor a key.
+std::chrono::milliseconds JoinedWork::getTimeout() const {
+    std::chrono::milliseconds longest = kNoTimeout;
+    const auto add = [&](const auto& part) {
+        if constexpr (requires { part.getTimeout(); }) longest = std::max(longest, part.getTimeout());
+    };
+    for (const auto& part : parts_) add(*part);
+    return longest;
+}
+
+uint64_t JoinedWork::getCompletionKey() const {
+    const auto key = [](const auto& part) -> uint64_t {
+        if constexpr (requires { part.getCompletionKey(); }) return part.getCompletionKey();
+        return 0;
+    };
+    return parts_.empty() ? 0 : key(*parts_[0]);
 }
 
 }  // namespace weft_torch

@@ -30,6 +30,10 @@ class HostWork final : public c10d::Work {
         hooks_ = std::move(hooks);
         reports_success_ = false;
     }
+    // Before it is shared: it lets go of this when it ends.
+    void hold(std::shared_ptr<void> held) {
+        if (held) held_ = std::move(held);
+    }
     bool is_done() const { return done_.load(std::memory_order_acquire); }
     // Of the thread that called: modes of autograd and inference.
     const at::ThreadLocalState& state() const { return caller_state_; }
@@ -48,6 +52,7 @@ class HostWork final : public c10d::Work {
     void blockCurrentStream() override { wait(kNoTimeout); }
     bool wait(std::chrono::milliseconds timeout) override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
     float getDuration() const override;
     uint64_t getSequencenumber() const override { return sequence_; }
     std::chrono::milliseconds getTimeout() const { return timeout_; }  // overrides from torch 2.15 on
@@ -72,7 +77,8 @@ class HostWork final : public c10d::Work {
     bool limited_ = false;
     std::shared_ptr<const Hooks> hooks_;  // null: none
     bool reports_success_ = true;
-    c10::intrusive_ptr<c10::ivalue::Future> future_;
+    std::shared_ptr<void> held_;
+    c10::intrusive_ptr<c10::ivalue::Future> future_, result_;  // null: nobody asked
 };
 
 using HostWorkPtr = c10::intrusive_ptr<HostWork>;
@@ -91,6 +97,14 @@ class JoinedWork final : public c10d::Work {
     void blockCurrentStream() override;
     bool wait(std::chrono::milliseconds timeout) override;
     c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+    // The first failure of a part.
+    c10::intrusive_ptr<c10::ivalue::Future> getFutureResult() override;
+    // The longest of the parts.
+    float getDuration() const override;
+    // Of the first part, which has the collectives.
+    uint64_t getSequencenumber() const override;
+    std::chrono::milliseconds getTimeout() const;  // overrides from torch 2.15 on; the longest
+    uint64_t getCompletionKey() const;             // the same; of the first part
 
   private:
     const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;

@@ -33,4 +33,10 @@ void when_caller_is_gone(std::function<void()> gone) {
     if (!PyWeakref_NewRef(generator.ptr(), function.ptr())) throw pybind11::error_already_set();
 }
 
+WithoutGil::WithoutGil() : held_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+
+WithoutGil::~WithoutGil() {
+    if (held_) PyEval_RestoreThread(held_);
+}
+
 }  // namespace weft_torch

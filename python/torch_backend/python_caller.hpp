@@ -1,4 +1,4 @@
-// python_caller.hpp: learns of the end of the Python code that calls.
+// python_caller.hpp: the Python code that calls: its end is noticed, and its lock is released for waits.
 #pragma once
 #include <functional>
 
@@ -9,5 +9,17 @@ namespace weft_torch {
 // torch's context managers are generators. An exception in a with statement skips their second half, and a backend learns of
 // it by this function.
 void when_caller_is_gone(std::function<void()> gone);
+
+// Releases the GIL for its scope if this thread holds it. torch holds it in some calls that wait, such as synchronize().
+// The operation that ends the wait may need Python.
+class WithoutGil {
+  public:
+    WithoutGil();
+    ~WithoutGil();
+    WithoutGil(const WithoutGil&) = delete;
+
+  private:
+    struct _ts* held_;  // of Python; null: this thread did not hold it
+};
 
 }  // namespace weft_torch

@@ -94,16 +94,34 @@ double predicted_us(std::string_view title, const std::vector<at::Tensor>& input
 
 void Backend::startTimeEstimate() {
     check_process();
+    std::thread::id nobody;
+    if (!is_estimating() && !estimating_thread_->compare_exchange_strong(nobody, std::this_thread::get_id()))
+        throw_usage("startTimeEstimate: another thread estimates calls of this process group [usage.threads]");
     estimate_ = std::make_shared<Estimate>();
-    when_caller_is_gone([opened = std::weak_ptr(estimate_)] {
-        if (const auto estimate = opened.lock()) estimate->left = true;
+    // After an exception nothing ends it.
+    when_caller_is_gone([opened = std::weak_ptr(estimate_), thread = estimating_thread_] {
+        const auto estimate = opened.lock();
+        if (!estimate) return;
+        std::thread::id own = estimate->thread;
+        thread->compare_exchange_strong(own, std::thread::id());
     });
+}
+
+bool Backend::is_estimating() const { return *estimating_thread_ == std::this_thread::get_id(); }
+
+void Backend::refuse_estimate(const char* call, const c10::Device& device) const {
+    if (!is_estimating()) return;
+    if (!device.is_cpu())
+        throw_argument(c10::str(call, ": Weft predicts no times of tensors on ", device,
+                                "; estimate them with tensors of the CPU [memory.kind]"));
+    throw_argument(c10::str(call, ": Weft predicts times of collectives only [argument.value]"));
 }
 
 float Backend::endTimeEstimate() {
     if (!is_estimating()) throw_usage("endTimeEstimate() without startTimeEstimate() [group.not-open]");
     const auto us = float(estimate_->us);
     estimate_.reset();
+    *estimating_thread_ = std::thread::id();
     return us;
 }
 

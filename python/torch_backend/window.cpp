@@ -121,6 +121,7 @@ c10::intrusive_ptr<c10d::Window> Backend::new_window(const std::optional<at::Ten
 WorkPtr Backend::one_sided(const c10::Device& device, const char* title, const Tensors& inputs, Milliseconds timeout,
                            bool async, std::function<void(weftComm_t, weftStream_t)> call) {
     check_process();
+    refuse_estimate(title, device);
     if (!device.is_cpu())
         return run_on_device(device, {c10d::OpType::UNKNOWN, title}, inputs, {}, {{std::move(call)}}, chosen(timeout),
                              async, false);

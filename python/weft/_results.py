@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from typing import Any, NamedTuple, Optional
 
@@ -38,8 +39,23 @@ def like(x: Any, shape: tuple[int, ...]) -> Any:
     elements = 1
     for length in shape:
         elements *= length
-    made = memoryview(bytearray(elements * view.itemsize))
-    return made.cast(view.format) if elements else made  # type: ignore[call-overload]
+    return _cast(bytearray(elements * view.itemsize), view.format, view.itemsize)
+
+
+def _cast(memory: Any, form: str, itemsize: Optional[int] = None) -> memoryview:
+    """A memoryview of memory with elements of this format."""
+    # ctypes marks the byte order of its formats, which cast() refuses.
+    letter = form.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
+    try:
+        size = struct.calcsize(letter)
+        if itemsize not in (None, size):
+            raise ValueError
+        # cast() refuses memory of no element.
+        if not len(memory):
+            return memoryview(bytearray(size)).cast(letter)[:0]  # type: ignore[call-overload]
+        return memoryview(memory).cast(letter)  # type: ignore[call-overload]
+    except (ValueError, struct.error):
+        raise refuse("python.out", f"no array for the result can be made of format '{form}'. Pass out=") from None
 
 
 class Device(NamedTuple):
@@ -106,9 +122,9 @@ def over(x: Any, memory: Any, shape: tuple[int, ...]) -> Any:
     view = memoryview(memory)
     if isinstance(x, DeviceArray):
         code = {"float16": "e", "float32": "f", "float64": "d"}.get(x.dtype)
-        return view.cast(code) if code and len(view) else view  # type: ignore[call-overload]
+        return _cast(view, code) if code else view
     form = getattr(x, "format", None) or getattr(x, "typecode", None)
-    return view.cast(form) if form and len(view) else view
+    return _cast(view, form) if form else view
 
 
 def for_each_rank(x: Any, ranks: int) -> Any:

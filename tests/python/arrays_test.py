@@ -172,6 +172,17 @@ class Protocols(OneRank):
 
     def test_ctypes_arrays_are_buffers(self):
         self.comm.all_reduce((ctypes.c_float * 4)())
+        for kind, value in ((ctypes.c_float, 1.5), (ctypes.c_int64, 7), (ctypes.c_uint8, 3)):
+            gathered = self.comm.all_gather((kind * 2)(value, value))
+            self.assertEqual(gathered.tolist(), [value] * 2)
+        swapped = (ctypes.c_float.__ctype_be__ * 2)()
+        self.refused("python.out", lambda: self.comm.all_gather(swapped))
+
+    def test_results_of_no_element_keep_their_type(self):
+        for x in (array.array("f"), memoryview(array.array("d")), memoryview(np.zeros(0, np.int32))):
+            gathered = self.comm.all_gather_v(x, [0])
+            self.assertEqual((gathered.format, len(gathered)), (memoryview(x).format, 0))
+            self.assertEqual(len(self.comm.all_to_all_v(x, [0], [0])), 0)
 
     def test_host_memory_is_a_buffer(self):
         memory = weft.HostMemory(4096)

@@ -5,6 +5,7 @@ import threading
 import time
 import unittest
 from datetime import timedelta
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -477,6 +478,20 @@ def hooked(rank, size):
     assert len(seen) == 4, seen
 
 
+def without_times(rank, size):
+    """If the device cannot tell the time of an operation, the hook still learns of its end."""
+    if torch.__version__ < (2, 15):  # an older one finds no backend for the hook
+        return
+    seen = []
+    group = dist.group.WORLD
+    backend()._enable_collectives_timing()
+    group._register_on_completion_hook(lambda info: seen.append(info.op_type))
+    dist.all_reduce(full(1))
+    ranks.synchronize()
+    group._wait_for_pending_works()
+    assert len(seen) == 1, seen
+
+
 def died(rank, size):
     """The death of a rank ends calls in flight. The end of the group says so if no call has."""
     x = full(1)
@@ -500,6 +515,21 @@ def waits(rank, size):
     gate.open()
     work.wait(timedelta(seconds=60))
     assert work.is_completed()
+
+
+def waits_of_first_message(rank, size):
+    """wait() with a time limit gives up although the peer has not come yet. The message arrives later."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        y = full(-1)
+        work = dist.irecv(y, 1)
+        fails(lambda: work.wait(timedelta(milliseconds=100)), dist.DistBackendError, "100 ms", "timeout.stream")
+        store.set("gave up", "1")
+        work.wait(timedelta(seconds=60))
+        is_full(y, 3)
+    elif rank == 1:
+        store.wait(["gave up"], timedelta(seconds=60))
+        dist.send(full(3), 0)
 
 
 def threads(rank, size):
@@ -531,6 +561,12 @@ SIZES = [2] if ranks.SMALL else [1, 2, 3, 4]
 class Devices(unittest.TestCase):
     """Each function runs with every number of ranks."""
 
+    @unittest.skipUnless(ranks.DEVICE == "fakegpu", "a GPU does not fail on request")
+    def test_without_times(self):
+        # 700: CUDA_ERROR_ILLEGAL_ADDRESS, after a wrong access of a kernel.
+        with mock.patch.dict(os.environ, {"FAKE_CUDA": "gpus 8; fault cuEventElapsedTime 0 700"}):
+            ranks.run(2, without_times)
+
 
 def _add(function, least=1, timeout=60, dies=False):
     def test(self):
@@ -544,7 +580,7 @@ def _add(function, least=1, timeout=60, dies=False):
 
 for _each in (order, other_streams, memory, futures, messages, barriers, both_kinds, groups, bound, memory_of_weft, waits, captured):
     _add(_each)
-for _each in (released, batches, hooked):
+for _each in (released, batches, hooked, waits_of_first_message):
     _add(_each, least=2)
 _add(died, least=2, dies=True)
 _add(threads)

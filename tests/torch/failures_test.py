@@ -50,6 +50,47 @@ def death_of_sender(rank, size):
         fails(lambda: dist.recv(x, 0), dist.DistBackendError, "rank 0")
 
 
+def lost_store(rank, size):
+    """If the process of torch's store has ended, calls that need the store say so."""
+    keys = store()
+    if rank == 0:
+        server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        keys.set("port", str(server.port))
+    port = int(keys.get("port"))
+    dist.destroy_process_group()
+    # A new connection is tried for this time.
+    mine = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=2))
+    dist.init_process_group("weft", store=mine, rank=rank, world_size=size)
+    dist.barrier()
+    keys.set(f"joined {rank}", "1")
+    keys.wait([f"joined {each}" for each in range(size)], timedelta(seconds=60))
+    if rank == 0:
+        del server
+        keys.set("lost", "1")
+    keys.wait(["lost"], timedelta(seconds=60))
+    fails(lambda: dist.send(torch.ones(1), 1 - rank), dist.DistBackendError, "the store", "[tcp.broken]")
+    if hasattr(dist.ProcessGroup, "monitored_barrier") and hasattr(backend(), "split"):  # from torch 2.15 on
+        fails(dist.monitored_barrier, dist.DistBackendError, "the store", "[tcp.broken]")
+        split = dist.PrefixStore("part", mine)
+        fails(lambda: backend().split(split, list(range(size)), None), dist.DistBackendError, "the store", "[tcp.broken]")
+
+
+def second_join(rank, size):
+    """A group whose creation failed can be made again by the same keys of the store."""
+    part = dist.PrefixStore("part", store())
+    if rank == 0:
+        fails(lambda: backend().split(part, [0, 1], None), dist.DistBackendError, "[init.rank-missing]")
+        store().set("failed", "1")
+        time.sleep(0.5)  # rank 1 looks for the unique id first
+    else:
+        store().wait(["failed"], timedelta(seconds=60))
+    group = backend().split(part, [0, 1], None)
+    x = torch.ones(3)
+    group.allreduce([x]).wait()
+    assert x.tolist() == [2.0] * 3
+    group.shutdown()
+
+
 def late(rank, size):
     """All ranks learn of the one that does not come; it learns that the others gave up."""
     x = torch.ones(10)
@@ -75,6 +116,58 @@ def timeout_of_call(rank, size):
         store().set("failed", "1")
 
 
+def results_of_works(rank, size):
+    """Futures of results are 0: success, 1: timeout, 2: failure. A batch has the first failure of its messages."""
+    x, y = torch.ones(3), torch.zeros(3)
+    work = dist.all_reduce(x, async_op=True)
+    assert work.get_future_result().wait() == 0
+    assert work.get_future_result().wait() == 0
+    batch = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1 - rank), dist.P2POp(dist.irecv, y, 1 - rank)])
+    assert len(batch) == 1 and batch[0].get_future_result().wait() == 0
+    assert y.tolist() == [2.0] * 3
+    assert batch[0]._get_duration() > 0
+    if hasattr(work, "_get_sequence_number"):
+        assert batch[0]._get_sequence_number() == work._get_sequence_number()
+    if rank == 0:
+        batch = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1), dist.P2POp(dist.irecv, y, 1)])
+        assert batch[0].get_future_result().wait() == 1
+        store().set("failed", "1")
+    else:
+        store().wait(["failed"], timedelta(seconds=60))
+    mismatched = dist.all_reduce(torch.ones(5 + rank), async_op=True)
+    assert mismatched.get_future_result().wait() == 2
+
+
+def added_time(rank, size):
+    """_add_ephemeral_timeout serves calls until the first one has ended, whatever its kind."""
+    x = torch.ones(3)
+
+    def late_calls(call):
+        if rank == 1:
+            time.sleep(2)
+        call()
+
+    def of_works():
+        works = [dist.all_reduce(x, async_op=True), dist.all_reduce(x, async_op=True)]
+        for work in works:
+            work.wait()
+
+    for call in (
+        lambda: dist.all_reduce(x),
+        of_works,
+        lambda: dist.send(x, 1) if rank == 0 else dist.recv(x, 0),
+        lambda: dist.recv(x, 1) if rank == 0 else dist.send(x, 0),
+    ):
+        dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
+        dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
+        late_calls(call)
+    if rank == 0:
+        fails(lambda: dist.all_reduce(x), dist.DistBackendError, "1000 ms", "[timeout.collective]")
+        store().set("failed", "1")
+    else:
+        store().wait(["failed"], timedelta(seconds=60))
+
+
 def wait_with_timeout(rank, size):
     """A wait that gives up breaks nothing."""
     keys = store()
@@ -88,6 +181,40 @@ def wait_with_timeout(rank, size):
         keys.wait(["waited"], timedelta(seconds=60))
         dist.all_reduce(x)
     assert x.tolist() == [float(size)] * 3
+
+
+def other_threads_run(rank, size):
+    """synchronize() and memory_stats() wait without the GIL, so that other threads and abort hooks run meanwhile."""
+    group, x = dist.group.WORLD, torch.ones(3)
+
+    def memory_stats(work):
+        found = backend().memory_stats
+        if callable(found):
+            found()
+        work.wait()
+
+    waits = [lambda work: work.synchronize()]
+    if hasattr(torch._C._distributed_c10d.Backend, "memory_stats"):  # from torch 2.15 on
+        waits.append(memory_stats)
+    for number, wait in enumerate(waits):
+        if rank == 0:
+            work = dist.all_reduce(x, async_op=True)
+            threading.Timer(0.2, store().set, [f"go {number}", "1"]).start()
+            wait(work)
+        else:
+            store().wait([f"go {number}"], timedelta(seconds=60))
+            dist.all_reduce(x)
+    assert x.tolist() == [float(size ** len(waits))] * 3
+    if hasattr(group, "register_abort_hook"):
+        called = threading.Event()
+        group.register_abort_hook(7, called.set)
+        if rank == 0:
+            work = dist.all_reduce(x, async_op=True)
+            fails(work.synchronize, dist.DistBackendError, "[timeout.collective]")
+            assert called.is_set()
+            store().set("failed", "1")
+        else:
+            store().wait(["failed"], timedelta(seconds=60))
 
 
 def receive_without_send(rank, size):
@@ -146,6 +273,41 @@ def abort_by_another_thread(rank, size):
     else:
         store().wait(["aborted"], timedelta(seconds=60))
         fails(lambda: dist.all_reduce(torch.ones(3)), dist.DistBackendError, "[abort.remote]")
+
+
+def end_after_abort(rank, size):
+    """A group that was aborted has no works to wait for and takes an empty batch. Calls of a batch are refused."""
+    group, device = dist.group.WORLD, torch.device("cpu")
+    dist.barrier()
+    if hasattr(backend(), "_wait_for_pending_works"):
+        group._register_on_completion_hook(lambda info: None)
+    store().set(f"aborts {rank}", "1")
+    store().wait([f"aborts {each}" for each in range(size)], timedelta(seconds=60))
+    backend().abort()
+    with dist._coalescing_manager(group, device):
+        pass
+
+    def batch():
+        with dist._coalescing_manager(group, device):
+            dist.all_reduce(torch.ones(1))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fails(batch, RuntimeError, "[usage.finalized]")
+    if hasattr(backend(), "_wait_for_pending_works"):
+        group._wait_for_pending_works()
+    child = os.fork()
+    if child == 0:
+        try:
+            if hasattr(backend(), "_wait_for_pending_works"):
+                group._wait_for_pending_works()
+            with dist._coalescing_manager(group, device):
+                pass
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    dist.destroy_process_group()
 
 
 class Intended(Exception):
@@ -294,8 +456,23 @@ class Failures(unittest.TestCase):
     def test_death_of_sender(self):
         ranks.run(2, death_of_sender, dies=[0])
 
+    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "split"), "this torch splits groups of NCCL only")
+    def test_second_join(self):
+        ranks.run(2, second_join, timeout=2)
+
     def test_late(self):
         ranks.run(2, late, timeout=1)
+
+    @unittest.skipIf(torch.__version__ < (2, 15), "this torch does not ask for it")
+    def test_added_time(self):
+        ranks.run(2, added_time, timeout=1)
+
+    @unittest.skipUnless(hasattr(dist.Work, "get_future_result"), "this torch does not ask for it")
+    def test_results_of_works(self):
+        ranks.run(2, results_of_works, timeout=2)
+
+    def test_other_threads_run(self):
+        ranks.run(2, other_threads_run, timeout=2)
 
     def test_receive_without_send(self):
         ranks.run(2, receive_without_send, timeout=1)
@@ -325,6 +502,8 @@ for _each in (
     mismatched_calls,
     abort_in_flight,
     abort_by_another_thread,
+    end_after_abort,
+    lost_store,
     left_batches,
     after_destroy,
     arguments,

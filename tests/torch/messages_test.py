@@ -70,6 +70,21 @@ def order(rank, size):
         assert [buffer[0].item() for buffer in buffers] == [float(number) for number in range(200)]
 
 
+def posted_ahead(rank, size):
+    """Receives that wait longer than the time limit succeed while messages come within it."""
+    count = 6
+    if rank == 0:
+        for number in range(count):
+            time.sleep(1)
+            dist.send(torch.full((1,), float(number)), 1)
+    elif rank == 1:
+        buffers = [torch.zeros(1) for _ in range(count)]
+        works = [dist.irecv(buffer, 0) for buffer in buffers]
+        time.sleep(0.5)  # the group's thread receives, and this one only waits
+        works[-1].wait()
+        assert [buffer.item() for buffer in buffers] == [float(number) for number in range(count)]
+
+
 def end_during_callback(rank, size):
     """A rank leaves while a callback of its last send runs. Its messages still arrive."""
     if rank == 0:
@@ -234,6 +249,9 @@ def wrong(rank, size):
 
 class Messages(unittest.TestCase):
     """Each function runs with every number of ranks."""
+
+    def test_posted_ahead(self):
+        ranks.run(2, posted_ahead, timeout=2)
 
 
 def _add(function):

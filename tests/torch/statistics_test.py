@@ -1,5 +1,6 @@
 """What the backend says of itself: predicted times and memory."""
 
+import threading
 import unittest
 
 import torch
@@ -41,6 +42,32 @@ def estimates(rank, size):
         assert estimate.estimated_time > times[0]
     dist.all_reduce(x)
     assert x[0] == size
+    # Messages have no estimate, and none is sent.
+    for message in (dist.isend, dist.irecv):
+        with dist._time_estimator():
+            ranks.fails(lambda: message(x, 1 - rank), ValueError, "[argument.value]")
+
+
+def estimates_beside_calls(rank, size):
+    """While a thread estimates, the collectives of other threads are executed, and none may estimate."""
+    x, y = torch.ones(3), torch.ones(3)
+    failures = []
+
+    def call():
+        try:
+            dist.all_reduce(x)
+            ranks.fails(dist.group.WORLD._get_backend(torch.device("cpu"))._start_time_estimate, RuntimeError, "[usage.threads]")
+        except BaseException as error:  # the main thread shows it
+            failures.append(error)
+
+    with dist._time_estimator() as estimate:
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        dist.all_reduce(y)
+    assert not failures, failures
+    assert x.tolist() == [float(size)] * 3 and y.tolist() == [1.0] * 3
+    assert estimate.estimated_time > 0
 
 
 def memory(rank, size):
@@ -58,6 +85,7 @@ class Statistics(unittest.TestCase):
     @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "_start_time_estimate"), "this torch does not ask for it")
     def test_estimates(self):
         ranks.run(2, estimates)
+        ranks.run(2, estimates_beside_calls)
 
     @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "memory_stats"), "this torch does not ask for it")
     def test_memory(self):
