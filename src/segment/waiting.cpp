@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "src/base/cancellation.hpp"
-#include "src/base/clock.hpp"
 #include "src/base/cpu.hpp"
 
 namespace weft::internal {
@@ -27,17 +27,19 @@ constexpr int waits_between_surveys = 256;
 constexpr uint32_t polls_between_clocks = 64;  // of polls that yield: a clock read costs much less than a thread switch
 // For polls of sockets and queues. A poll of a socket is a system call, and a yield follows. A queue in memory is polled
 // several times before a yield. If a yield and the polls before it take more than crowded_wait_us on average, other
-// threads, usually ranks, run on this core. If one yield takes more than crowded_yield_us, another process used a time
+// threads, usually ranks, run on this core. If one yield takes more than crowded_yield_ns, another process used a time
 // slice here. crowded_memory: the number of waits that remember this.
 // A rank that sleeps in the kernel's poll wakes late, so it sleeps early only on a crowded core.
-constexpr int64_t us_between_yields = 1;
+constexpr int64_t ns_between_yields = 1'000;
 constexpr int64_t yields_between_averages = 16;
-constexpr int64_t crowded_wait_us = 4, crowded_yield_us = 1'000;
+constexpr int64_t crowded_wait_us = 4, crowded_yield_ns = 1'000'000;
 constexpr int crowded_memory = 64;
 constexpr int64_t first_look_us = 20'000;     // silence after which the rank checks for dead peers
 constexpr int64_t slowest_look_us = 250'000;  // bounds the detection of a death to a second after any silence
 constexpr int64_t doze_us = 200;
 constexpr int64_t sleep_slice_us = 20'000;  // a sleeping rank polls for failures this often in any case
+
+int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 inline void spin_once() {
 #if defined(__x86_64__)
@@ -110,12 +112,15 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         silence_ = {};
         assume_crowd();
     }
-    if (silence_.since_us == 0) yields_ = {read_clock(), 0};  // pause() does not read the clock at first
+    if (silence_.since_us == 0) {  // pause() does not read the clock at first
+        read_clock();
+        yields_ = {silence_.now_ns};
+    }
     seen_here();
     ++polls_;
-    const int64_t before_us = silence_.since_us + silence_.us;
+    const int64_t before_ns = silence_.now_ns;
     const bool polls = !crowded_ && too_early_to_sleep();
-    const bool yields = polls && before_us - yields_.last_us >= us_between_yields;
+    const bool yields = polls && before_ns - yields_.last_ns >= ns_between_yields;
     if (yields) {
         sched_yield();
     } else if (polls) {
@@ -132,12 +137,12 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
     if (yields) {
         // Other threads ran during the yield and need this core. The scheduler prefers a thread that wakes to one that
         // yields.
-        const bool slice = now - before_us > crowded_yield_us;
+        const bool slice = silence_.now_ns - before_ns > crowded_yield_ns;
         if (slice) crowded_waits_ = crowded_memory;
         ++yields_.number;
         crowded_ = slice || (yields_.number % yields_between_averages == 0 &&
                              silence_.us - silence_.served_us > yields_.number * crowded_wait_us);
-        yields_.last_us = now;
+        yields_.last_ns = silence_.now_ns;
     }
     return look_due(now);
 }
@@ -149,7 +154,7 @@ bool Waiting::served() {
     assume_crowd();
     const int64_t now = read_clock();
     silence_.served_us = silence_.us;
-    yields_ = {now, 0};
+    yields_ = {silence_.now_ns};
     return look_due(now);
 }
 
@@ -159,7 +164,8 @@ void Waiting::assume_crowd() {
 }
 
 int64_t Waiting::read_clock() {
-    const int64_t now = now_us();
+    silence_.now_ns = now_ns();
+    const int64_t now = silence_.now_ns / 1000;
     if (silence_.since_us == 0) {
         silence_.since_us = now;
         silence_.next_look_us = now + first_look_us;

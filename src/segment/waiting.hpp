@@ -13,14 +13,15 @@
 
 namespace weft::internal {
 
-// Time without progress, in us.
+// Time without progress.
 struct Silence {
     int64_t since_us = 0, us = 0, next_look_us = 0;
+    int64_t now_ns = 0;     // when the clock was last read
     int64_t served_us = 0;  // its length when a request of another rank was served last
 };
 // The yields of a wait for sockets: the last one (at first: the begin of the wait), and their number.
 struct Yields {
-    int64_t last_us = 0, number = 0;
+    int64_t last_ns = 0, number = 0;
 };
 
 // One per rank, kept across calls. Thread-bound to the thread that drives the rank.
