@@ -185,8 +185,10 @@ CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
         ->add_option("--link-mbps", question->link_mbps,
                      "Megabits a second of a host's network (unknown, or as --topology has it)")
         ->check(CLI::Range(1, INT_MAX));
-    explaining->add_option("--network", question->network,
-                           "RDMA devices between the machines in place of TCP: " + network_kind_names());
+    explaining->add_option(
+        "--network", question->network,
+        "RDMA devices between the machines in place of TCP, one for a host unless --topology says more: " +
+            network_kind_names());
     explaining
         ->add_option("--rails", question->rails,
                      "Ports of --network that carry the messages of two ranks at once (1), as WEFT_IB_RAILS has it")

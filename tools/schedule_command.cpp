@@ -156,7 +156,15 @@ Status draw(const Request& request, const Made& made) {
     return write_file(picture.file, *text);
 }
 
+// --bytes chooses among a file's algorithms, and is drawn.
+Status check_bytes(const Request& request) {
+    if (!request.said.bytes || !request.picture.file.empty() || is_algorithm_file(request.algorithm)) return ok();
+    return fail(error::command_option, "--bytes changes no schedule of {}: leave it out, or draw it with --svg",
+                request.algorithm);
+}
+
 Status show(const Request& request) {
+    WEFT_TRY(check_bytes(request));
     auto made = make(request);
     if (!made) return made.take_status();
     if (!request.picture.file.empty()) return draw(request, *made);
@@ -165,6 +173,7 @@ Status show(const Request& request) {
 }
 
 Status build(const Request& request) {
+    WEFT_TRY(check_bytes(request));
     auto made = make(request);
     if (!made) return made.take_status();
     return write_file(request.file, write_text(made->schedules));
@@ -247,7 +256,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
             ->check(CLI::NonNegativeNumber)
             ->capture_default_str();
         to->add_option("-b,--bytes", request->picture.bytes,
-                       "Of the largest buffer of the call that --svg draws; selects from a file's algorithms, too")
+                       "Of the largest buffer of the call: which of a file's algorithms is meant, and what --svg draws")
             ->transform(CLI::AsSizeValue(false))
             ->check(CLI::Range(uint64_t(1), simulated_bytes_most))
             ->capture_default_str();

@@ -191,16 +191,17 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         ->required();
     add_machines(*command, *request);
     add_damage(*command, *request);
-    command
-        ->add_option("-b,--bytes", request->bytes,
-                     "Of the largest buffer of the call, as benchmarks count them; 64K, 1M and the like")
-        ->transform(CLI::AsSizeValue(false))
-        ->check([](const std::string& text) {
-            return std::strtoull(text.c_str(), nullptr, 10) <= simulated_bytes_most
-                       ? std::string()
-                       : fmt::format("{} bytes are more than {}T", text, simulated_bytes_most >> 40);
-        })
-        ->capture_default_str();
+    const CLI::Option* bytes =
+        command
+            ->add_option("-b,--bytes", request->bytes,
+                         "Of the largest buffer of the call, as benchmarks count them; 64K, 1M and the like")
+            ->transform(CLI::AsSizeValue(false))
+            ->check([](const std::string& text) {
+                return std::strtoull(text.c_str(), nullptr, 10) <= simulated_bytes_most
+                           ? std::string()
+                           : fmt::format("{} bytes are more than {}T", text, simulated_bytes_most >> 40);
+            })
+            ->capture_default_str();
     const CLI::Option* channels =
         command->add_option("-c,--channels", request->channels, "Channels; else as many as fill the links")
             ->check(CLI::Range(1, simulated_channels_most));
@@ -234,7 +235,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         if (!collective->empty()) request->said.collective = request->collective;
         if (!root->empty()) request->said.root = request->root;
         if (!channels->empty()) request->said.channels = request->channels;
-        request->said.bytes = request->bytes;
+        if (bytes->count() > 0) request->said.bytes = request->bytes;
         report(request->tune.empty() ? simulate_request(*request) : tune(*request, collective->empty()));
     });
 }

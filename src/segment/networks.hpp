@@ -12,7 +12,7 @@ struct NetworkSpeed {
     LinkClass link = LinkClass::unknown;
     int32_t mbps = 0;   // of the slowest port: its line rate, or its share of a bus; 0: unknown
     int16_t rails = 1;  // ports that carry the messages of two ranks at once
-    int16_t ports = 1;  // of the rank's host; each rank uses the nearest to it
+    int16_t ports = 1;  // that the rank may use; each rank takes the nearest to it. Ports that share a bus count less
     bool operator==(const NetworkSpeed&) const = default;
 };
 

@@ -160,6 +160,27 @@ TEST_CASE("a leader whose host turns out to have all ranks ends the check-in, be
     CHECK_ERROR(FailureRecord(hosts[1]).status(), "init.id-used", -1);
 }
 
+TEST_CASE("a host that waits at the root is refused when another turns out to have all ranks", "[check_in]") {
+    Hosts hosts(3, 1'000'000'000, 0);
+    hosts.add(1);
+    REQUIRE(hosts.placed());
+    Service& service = hosts.dispatcher().service();
+    std::atomic<bool> left{false};
+    const std::function<void()> leave_early = [&] {
+        if (hosts.traffic(0).frames_sent == 0) return service.post(leave_early);
+        hosts[0].header().joined = 3;
+        hosts.leave(0);
+        left = true;
+    };
+    service.post([&] {
+        hosts.add(0);
+        leave_early();
+    });
+    REQUIRE(eventually([&] { return left.load() && hosts[1].aborted(); }));
+    CHECK_ERROR(FailureRecord(hosts[1]).status(), "init.id-used", -1);
+    CHECK(eventually([&] { return hosts.root().finished(); }));
+}
+
 TEST_CASE("the end of the root is reported by leaders below others, too", "[check_in]") {
     constexpr int count = arity + 4;
     Hosts hosts(count, 1'000'000'000, count - 1);

@@ -212,6 +212,8 @@ TEST_CASE("weft schedule checks every algorithm of a file, and the others choose
     CHECK_EXPECTED(PrintedError{refused.err}, "[command.option] --bytes");
     CHECK(run({"schedule", "show", file.name, "-n", "2", "--bytes", "64"}).out == ring(2, " bytes 0 to 1023"));
     CHECK(run({"schedule", "show", file.name, "-n", "2", "--bytes", "1M"}).out == ring(2, " bytes 1024"));
+    CHECK_EXPECTED(PrintedError{run({"schedule", "show", "ring", "-n", "2", "--bytes", "1M"}).err},
+                   "[command.option] --bytes changes no schedule");
     CHECK(run({"schedule", "simulate", file.name, "-n", "2", "--bytes", "64"}).exit_status == 0);
     // One that is wrong is enough.
     std::ofstream(file.name, std::ios::app)

@@ -176,10 +176,13 @@ std::vector<uint32_t> networks_of(const Devices& devices, const std::vector<Port
 
 NetworkSpeed speed_of(const Devices& devices, const std::vector<Port>& ports, int rails) {
     std::vector<PortRate> rates;
-    for (const Port& port : ports)
+    for (const Port& port : ports) {
+        const auto beside =
+            std::count_if(ports.begin(), ports.end(), [&](const Port& other) { return other.device == port.device; });
         rates.push_back({.device = port.device,
                          .mbps = devices.all()[port.device].context->mbps(port.attributes, port.number),
-                         .bus_mbps = rails > 1 ? int(8'000 * topology::bus_gbs(port.name)) : 0});
+                         .bus_mbps = beside > 1 ? int(8'000 * topology::bus_gbs(port.name)) : 0});
+    }
     const bool ethernet = ports[0].attributes.link_layer == link_ethernet;
     return speed_of_link(ethernet ? LinkClass::roce : LinkClass::infiniband, rates, rails);
 }
@@ -189,14 +192,20 @@ NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int 
     NetworkSpeed speed{.link = link, .mbps = 0, .rails = int16_t(std::clamp(rails, 1, count)), .ports = int16_t(count)};
     for (const PortRate& port : ports)
         if (port.mbps > 0 && (speed.mbps == 0 || port.mbps < speed.mbps)) speed.mbps = port.mbps;
-    const auto used = ports.first(size_t(speed.rails));
-    int64_t together = 0;
-    for (const PortRate& port : used) {
-        const auto beside =
-            std::count_if(used.begin(), used.end(), [&](const PortRate& other) { return other.device == port.device; });
-        together += beside > 1 && port.bus_mbps > 0 ? std::min(speed.mbps, int(port.bus_mbps / beside)) : speed.mbps;
-    }
-    speed.mbps = int(together / speed.rails);
+    if (speed.mbps == 0) return speed;
+    // The rate of these ports together.
+    const auto mbps_of = [slowest = speed.mbps](std::span<const PortRate> used) {
+        int64_t together = 0;
+        for (const PortRate& port : used) {
+            const auto beside = std::count_if(used.begin(), used.end(),
+                                              [&](const PortRate& other) { return other.device == port.device; });
+            together += beside > 1 && port.bus_mbps > 0 ? std::min(slowest, int(port.bus_mbps / beside)) : slowest;
+        }
+        return together;
+    };
+    speed.mbps = int(mbps_of(ports.first(size_t(speed.rails))) / speed.rails);
+    speed.ports =
+        int16_t(std::clamp(mbps_of(ports.first(size_t(count))) / speed.mbps, int64_t(speed.rails), int64_t(count)));
     return speed;
 }
 
