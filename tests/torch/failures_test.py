@@ -1,5 +1,6 @@
 """What a user sees when something goes wrong: a sentence with an id on every rank, within the time limit."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -15,6 +16,14 @@ import torch.distributed as dist
 
 import ranks
 from ranks import fails
+
+# Before 3.13 the module has another name.
+for _name in ("_interpreters", "_xxsubinterpreters"):
+    try:
+        interpreters = importlib.import_module(_name)
+        break
+    except ImportError:
+        interpreters = None
 
 
 def store():
@@ -215,6 +224,20 @@ def other_threads_run(rank, size):
             store().set("failed", "1")
         else:
             store().wait(["failed"], timedelta(seconds=60))
+
+
+def after_a_subinterpreter(rank, size):
+    """A wait for a pending operation works in a process that had a sub-interpreter."""
+    interpreters.destroy(interpreters.create())
+    x = torch.ones(3)
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        threading.Timer(0.2, store().set, ["waits", "1"]).start()
+        work.wait()
+    else:
+        store().wait(["waits"], timedelta(seconds=60))
+        dist.all_reduce(x)
+    assert x.tolist() == [float(size)] * 3
 
 
 def receive_without_send(rank, size):
@@ -473,6 +496,10 @@ class Failures(unittest.TestCase):
 
     def test_other_threads_run(self):
         ranks.run(2, other_threads_run, timeout=2)
+
+    @unittest.skipUnless(interpreters, "this Python has no module of sub-interpreters")
+    def test_after_a_subinterpreter(self):
+        ranks.run(2, after_a_subinterpreter)
 
     def test_receive_without_send(self):
         ranks.run(2, receive_without_send, timeout=1)
