@@ -43,8 +43,9 @@ void HostWork::complete() {
     }
     if (hooks_ && reports_success_) hooks_->ended({opType_, sequence_, key_, begun_, ended_, !failure_});
     finish(failure_);  // ends the record of the profiler
-    if (future) complete_future();
+    // First: a callback of the other future may wait for it.
     if (result) result->markCompleted(result_of(failure_));
+    if (future) complete_future();
 }
 
 bool HostWork::wait(std::chrono::milliseconds timeout) {

@@ -131,6 +131,16 @@ def results_of_works(rank, size):
     work = dist.all_reduce(x, async_op=True)
     assert work.get_future_result().wait() == 0
     assert work.get_future_result().wait() == 0
+    # A callback of the other future may wait for it.
+    if rank == 1:
+        store().wait(["has a callback"], timedelta(seconds=60))
+    work = dist.all_reduce(x, async_op=True)
+    result = work.get_future_result()
+    then = work.get_future().then(lambda _: result.wait())
+    if rank == 0:
+        store().set("has a callback", "1")
+    assert then.wait() == 0
+    x = torch.ones(3) * 2
     batch = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1 - rank), dist.P2POp(dist.irecv, y, 1 - rank)])
     assert len(batch) == 1 and batch[0].get_future_result().wait() == 0
     assert y.tolist() == [2.0] * 3
