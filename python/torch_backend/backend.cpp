@@ -331,7 +331,7 @@ Sender& Backend::sender(int destination) {
 std::shared_ptr<Receiver> Backend::receiver(int source) {
     std::lock_guard lock(channels_mutex_);
     auto& found = receivers_[source];
-    if (!found) found = std::make_shared<Receiver>(connection(source, rank_, false));
+    if (!found) found = std::make_shared<Receiver>(connection(source, rank_, false), receivers_progress_);
     return found;
 }
 
@@ -379,7 +379,8 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     auto receive = std::make_shared<Receive>();
     receive->timeout = chosen(c10d::kUnsetTimeout);
     receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, receive->timeout, {});
-    receive->work->limit_wait();
+    receive->work->limit_wait(receivers_progress_);
+    receive->work->hold(Extension::claim(extension_));
     receive->tensor = tensor;
     receive->tag = tag;
     receive->any_source = true;

@@ -221,6 +221,7 @@ class Backend final : public c10d::Backend {
     std::mutex channels_mutex_;  // of the next four
     std::map<int, std::unique_ptr<Sender>> senders_;
     std::map<int, std::shared_ptr<Receiver>> receivers_;
+    const std::shared_ptr<Progress> receivers_progress_ = std::make_shared<Progress>();
     std::vector<std::shared_ptr<DeviceGroup>> devices_;
     std::shared_ptr<DeviceNumbers> device_numbers_ = std::make_shared<DeviceNumbers>();
     std::atomic<bool> times_devices_{false};
