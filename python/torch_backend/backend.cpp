@@ -160,7 +160,6 @@ HostWorkPtr Backend::make_work(Title title, const Tensors& inputs, Tensors outpu
     auto work = c10::make_intrusive<HostWork>(rank_, title.type, title.name, inputs, std::move(outputs), sequence_,
                                               timeout, std::move(driver));
     if (hooks_->any()) work->report_to(hooks_);
-    work->hold(Extension::claim(extension_));
     return work;
 }
 
@@ -348,6 +347,7 @@ WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
     Sender& to = sender(checked_peer("send", destination));
     const Milliseconds timeout = chosen(c10d::kUnsetTimeout);
     auto work = make_work({c10d::OpType::SEND, "weft:send"}, tensors, tensors, timeout, to.queue());
+    work->hold(Extension::claim(extension_));
     to.queue()->add(work, [&to, tensor, tag, timeout] { to.send(tensor, tag, timeout); });
     return finish_message(std::move(work));
 }
@@ -362,6 +362,7 @@ WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
     receive->timeout = chosen(c10d::kUnsetTimeout);
     receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, receive->timeout, from);
     receive->work->limit_wait();
+    receive->work->hold(Extension::claim(extension_));
     receive->tensor = tensor;
     receive->tag = tag;
     HostWorkPtr work = receive->work;
@@ -544,6 +545,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) try {
     check_process();
     const Milliseconds timeout = chosen(options.timeout);
+    const auto held = Extension::claim(extension_);
     const auto begun = std::chrono::steady_clock::now();
     // A later group may use the same store.
     const auto key_of = [&](uint64_t barrier) {

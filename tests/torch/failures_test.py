@@ -174,12 +174,24 @@ def added_time(rank, size):
     for call in (
         lambda: dist.all_reduce(x),
         of_works,
+        dist.monitored_barrier,
         lambda: dist.send(x, 1) if rank == 0 else dist.recv(x, 0),
         lambda: dist.recv(x, 1) if rank == 0 else dist.send(x, 0),
     ):
         dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
         dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
         late_calls(call)
+    # A local call behind a pending one is none of those.
+    if rank == 1:
+        store().wait(["pending"], timedelta(seconds=60))
+    work = dist.all_reduce(x, async_op=True)
+    dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
+    if rank == 0:
+        threading.Timer(0.2, store().set, ["pending", "1"]).start()
+        if callable(stats := backend().memory_stats):
+            stats()
+    work.wait()
+    late_calls(lambda: dist.all_reduce(x))
     if rank == 0:
         fails(lambda: dist.all_reduce(x), dist.DistBackendError, "1000 ms", "[timeout.collective]")
         store().set("failed", "1")
