@@ -315,8 +315,13 @@ WorkPtr Backend::endCoalescing() {
 
 Settings Backend::settings(const std::string& suffix) const { return settings_of(*options_, suffix); }
 
+c10::intrusive_ptr<c10d::Store> Backend::own_store() const {
+    if (!communicator_) std::rethrow_exception(ended_failure());
+    return c10::make_intrusive<c10d::PrefixStore>(c10::str("weft/group ", communicator_->number()), store_);
+}
+
 std::unique_ptr<Connection> Backend::connection(int source, int destination, bool sends) {
-    return std::make_unique<Connection>(store_, source, destination, sends,
+    return std::make_unique<Connection>(own_store(), source, destination, sends,
                                         settings(c10::str(" messages ", source, " to ", destination)));
 }
 

@@ -100,6 +100,23 @@ def second_join(rank, size):
     group.shutdown()
 
 
+def one_store(rank, size):
+    """Two groups on the same keys of a store do not mix their messages."""
+    part = dist.PrefixStore("part", store())
+    groups = [backend().split(part, [0, 1], None) for _ in range(2)]
+    if rank == 0:
+        works = [group.send([torch.full((3,), float(number))], 1, 0) for number, group in enumerate(groups)]
+        for work in works:
+            work.wait()
+    else:
+        for number in (1, 0):
+            x = torch.zeros(3)
+            groups[number].recv([x], 0, 0).wait()
+            assert x.tolist() == [float(number)] * 3
+    for group in groups:
+        group.shutdown()
+
+
 def late(rank, size):
     """All ranks learn of the one that does not come; it learns that the others gave up."""
     x = torch.ones(10)
@@ -504,6 +521,10 @@ class Failures(unittest.TestCase):
     @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "split"), "this torch splits groups of NCCL only")
     def test_second_join(self):
         ranks.run(2, second_join, timeout=2)
+
+    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "split"), "this torch splits groups of NCCL only")
+    def test_one_store(self):
+        ranks.run(2, one_store, timeout=10)
 
     def test_late(self):
         ranks.run(2, late, timeout=1)
