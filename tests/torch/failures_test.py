@@ -89,6 +89,8 @@ def second_join(rank, size):
     part = dist.PrefixStore("part", store())
     if rank == 0:
         fails(lambda: backend().split(part, [0, 1], None), dist.DistBackendError, "[init.rank-missing]")
+        # If it were deleted, a rank that has just found it would wait for the store's own time limit.
+        assert part.check(["weft/comm"])
         store().set("failed", "1")
         time.sleep(0.5)  # rank 1 looks for the unique id first
     else:
