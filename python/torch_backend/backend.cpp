@@ -160,7 +160,6 @@ HostWorkPtr Backend::make_work(Title title, const Tensors& inputs, Tensors outpu
     auto work = c10::make_intrusive<HostWork>(rank_, title.type, title.name, inputs, std::move(outputs), sequence_,
                                               timeout, std::move(driver));
     if (hooks_->any()) work->report_to(hooks_);
-    work->hold(Extension::claim(extension_));
     return work;
 }
 
@@ -316,8 +315,13 @@ WorkPtr Backend::endCoalescing() {
 
 Settings Backend::settings(const std::string& suffix) const { return settings_of(*options_, suffix); }
 
+c10::intrusive_ptr<c10d::Store> Backend::own_store() const {
+    if (!communicator_) std::rethrow_exception(ended_failure());
+    return c10::make_intrusive<c10d::PrefixStore>(c10::str("weft/group ", communicator_->number()), store_);
+}
+
 std::unique_ptr<Connection> Backend::connection(int source, int destination, bool sends) {
-    return std::make_unique<Connection>(store_, source, destination, sends,
+    return std::make_unique<Connection>(own_store(), source, destination, sends,
                                         settings(c10::str(" messages ", source, " to ", destination)));
 }
 
@@ -331,7 +335,7 @@ Sender& Backend::sender(int destination) {
 std::shared_ptr<Receiver> Backend::receiver(int source) {
     std::lock_guard lock(channels_mutex_);
     auto& found = receivers_[source];
-    if (!found) found = std::make_shared<Receiver>(connection(source, rank_, false));
+    if (!found) found = std::make_shared<Receiver>(connection(source, rank_, false), receivers_progress_);
     return found;
 }
 
@@ -348,6 +352,7 @@ WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
     Sender& to = sender(checked_peer("send", destination));
     const Milliseconds timeout = chosen(c10d::kUnsetTimeout);
     auto work = make_work({c10d::OpType::SEND, "weft:send"}, tensors, tensors, timeout, to.queue());
+    work->hold(Extension::claim(extension_));
     to.queue()->add(work, [&to, tensor, tag, timeout] { to.send(tensor, tag, timeout); });
     return finish_message(std::move(work));
 }
@@ -362,6 +367,7 @@ WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
     receive->timeout = chosen(c10d::kUnsetTimeout);
     receive->work = make_work({c10d::OpType::RECV, "weft:recv"}, tensors, tensors, receive->timeout, from);
     receive->work->limit_wait();
+    receive->work->hold(Extension::claim(extension_));
     receive->tensor = tensor;
     receive->tag = tag;
     HostWorkPtr work = receive->work;
@@ -379,7 +385,8 @@ WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
     auto receive = std::make_shared<Receive>();
     receive->timeout = chosen(c10d::kUnsetTimeout);
     receive->work = make_work({c10d::OpType::RECVANYSOURCE, "weft:recv"}, tensors, tensors, receive->timeout, {});
-    receive->work->limit_wait();
+    receive->work->limit_wait(receivers_progress_);
+    receive->work->hold(Extension::claim(extension_));
     receive->tensor = tensor;
     receive->tag = tag;
     receive->any_source = true;
@@ -543,6 +550,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) try {
     check_process();
     const Milliseconds timeout = chosen(options.timeout);
+    const auto held = Extension::claim(extension_);
     const auto begun = std::chrono::steady_clock::now();
     // A later group may use the same store.
     const auto key_of = [&](uint64_t barrier) {

@@ -201,6 +201,8 @@ class Backend final : public c10d::Backend {
     std::vector<std::shared_ptr<DeviceGroup>> device_groups();
     Sender& sender(int destination);
     std::shared_ptr<Receiver> receiver(int source);
+    // The store under keys of this group alone. A call of an ended group may delete its keys late.
+    c10::intrusive_ptr<c10d::Store> own_store() const;
     std::unique_ptr<Connection> connection(int source, int destination, bool sends);
     // Those of a communicator whose name ends so.
     Settings settings(const std::string& suffix = "") const;
@@ -221,6 +223,7 @@ class Backend final : public c10d::Backend {
     std::mutex channels_mutex_;  // of the next four
     std::map<int, std::unique_ptr<Sender>> senders_;
     std::map<int, std::shared_ptr<Receiver>> receivers_;
+    const std::shared_ptr<Progress> receivers_progress_ = std::make_shared<Progress>();
     std::vector<std::shared_ptr<DeviceGroup>> devices_;
     std::shared_ptr<DeviceNumbers> device_numbers_ = std::make_shared<DeviceNumbers>();
     std::atomic<bool> times_devices_{false};

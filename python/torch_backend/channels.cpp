@@ -207,19 +207,21 @@ HostWorkPtr Receiver::fail_next() {
 HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
     if (broken_) return fail_next();
     // A message from any source may never come from this one, so the wait for it has no limit here.
-    std::optional<std::chrono::milliseconds> shortest;
+    constexpr auto unlimited = std::chrono::milliseconds::max();
+    auto timeout = unlimited, payload_timeout = unlimited;
     bool any = false;
     for (const auto& each : waiting_) {
         if (each->taken) continue;
         any = true;
-        if (!each->any_source) shortest = std::min(shortest.value_or(each->timeout), each->timeout);
+        payload_timeout = std::min(payload_timeout, each->timeout);
+        if (!each->any_source) timeout = std::min(timeout, each->timeout);
     }
     if (!any) return {};  // another receiver took it meanwhile
-    const auto timeout = shortest.value_or(std::chrono::milliseconds::max());
     lock.unlock();
     std::shared_ptr<Receive> receive;
     at::Tensor unexpected;
     Header header;
+    std::optional<Progress::Flow> flow, flow_of_all;  // the payload
     try {
         const auto communicator = connection_->get(timeout);
         communicator->set_timeout(timeout);
@@ -231,6 +233,8 @@ HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
                                    " has left the process group and sends no message any more [rank.left]"));
         }
         check(received, comm);
+        flow.emplace(progress_);
+        flow_of_all.emplace(*all_);
         lock.lock();
         receive = take(header.tag);
         delivers_ = receive != nullptr;
@@ -238,10 +242,12 @@ HostWorkPtr Receiver::step(std::unique_lock<std::mutex>& lock) {
         const bool in_place = receive && receive->tensor.nbytes() == header.bytes && is_plain(receive->tensor);
         if (!in_place || fits(header.bytes)) unexpected = at::empty({int64_t(header.bytes)}, at::kByte);
         void* to = unexpected.defined() ? unexpected.data_ptr() : receive->tensor.data_ptr();
-        if (!fits(header.bytes))
+        if (!fits(header.bytes)) {
+            communicator->set_timeout(payload_timeout);
             check(weftRecv(to, header.bytes, weftUint8, 0, comm, nullptr), comm);
-        else if (header.bytes > 0)
+        } else if (header.bytes > 0) {
             memcpy(to, header.data, header.bytes);
+        }
     } catch (...) {
         if (!lock.owns_lock()) lock.lock();
         delivers_ = false;

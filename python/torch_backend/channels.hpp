@@ -70,7 +70,9 @@ struct Receive {
 // Messages from one rank. Messages that no receive waits for yet are kept. Thread-safe.
 class Receiver final : public Driver {
   public:
-    explicit Receiver(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
+    // `all`: progress of all receivers of the backend.
+    Receiver(std::unique_ptr<Connection> connection, std::shared_ptr<Progress> all)
+        : connection_(std::move(connection)), all_(std::move(all)) {}
     void add(const std::shared_ptr<Receive>& receive);
     // A sender that left has sent all it had to send: no failure of the group.
     bool has_failed() { return connection_->has_failed() && !connection_->peer_has_left(); }
@@ -94,6 +96,7 @@ class Receiver final : public Driver {
     HostWorkPtr fail_next();
 
     std::unique_ptr<Connection> connection_;
+    const std::shared_ptr<Progress> all_;
     std::deque<std::shared_ptr<Receive>> waiting_;
     std::deque<Kept> kept_;
     std::exception_ptr broken_;

@@ -15,19 +15,39 @@ int64_t timeout_ms(std::chrono::milliseconds timeout) {
     return timeout.count() < 0 || timeout > longest ? 0 : std::max<int64_t>(timeout.count(), 1);
 }
 
-bool appears(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout,
-             const std::atomic<bool>* aborted) {
+namespace {
+
+// False: `timeout` passed, or `aborted`.
+template <class Ready>
+bool becomes(Ready ready, std::chrono::milliseconds timeout, const std::atomic<bool>* aborted) {
     const bool limited = timeout_ms(timeout) > 0;
     const auto begun = std::chrono::steady_clock::now();
     auto pause = std::chrono::microseconds(100);
-    // Not wait(): it keeps the store's connection, which all threads share.
-    while (!store.check({key})) {
+    while (!ready()) {
         if (aborted && *aborted) return false;
         if (limited && std::chrono::steady_clock::now() - begun > timeout) return false;
         std::this_thread::sleep_for(pause);
         pause = std::min(pause * 2, std::chrono::microseconds(10'000));
     }
     return true;
+}
+
+// The value of a unique id's key after rank 0 gave up. The next rank 0 overwrites it.
+const std::vector<uint8_t> gave_up{0};
+
+void take_back(c10d::Store& store, const std::string& key) {
+    try {
+        store.set(key, gave_up);
+    } catch (const std::exception&) {  // the id stays
+    }
+}
+
+}  // namespace
+
+// Not the store's wait(): it keeps the connection, which all threads share.
+bool appears(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout,
+             const std::atomic<bool>* aborted) {
+    return becomes([&] { return store.check({key}); }, timeout, aborted);
 }
 
 bool finish(weftResult_t result, weftComm_t comm, const std::atomic<bool>* aborted) {
@@ -51,29 +71,35 @@ std::unique_ptr<Communicator> Communicator::join(c10d::Store& store, const std::
                                                  std::chrono::milliseconds timeout, const Settings& settings,
                                                  const std::atomic<bool>* aborted) try {
     weftUniqueId id;
-    // A later group may use the same store, also after a failure: no rank may find this id there then.
-    auto forget_id = c10::make_scope_exit([&] {
-        if (rank == 0) forget(store, key);
+    // A later group may use the same store, also after a failure: no rank may find this id there then. The key stays, since
+    // the store's get() of another rank would wait for a key that is deleted before.
+    auto no_id = c10::make_scope_exit([&] {
+        if (rank == 0) take_back(store, key);
     });
     if (rank == 0) {
         check(weftGetUniqueId(&id));
         const auto* bytes = reinterpret_cast<const uint8_t*>(id.internal);
         store.set(key, std::vector<uint8_t>(bytes, bytes + sizeof id.internal));
     } else {
-        if (!appears(store, key, timeout, aborted)) {
+        std::vector<uint8_t> bytes;
+        const auto has_id = [&] {
+            if (!store.check({key})) return false;
+            bytes = store.get(key);
+            return bytes != gave_up;
+        };
+        if (!becomes(has_id, timeout, aborted)) {
             if (aborted && *aborted) std::rethrow_exception(ended_failure());
             throw_failure(c10::str("rank ", rank, " waited ", timeout.count(),
                                    " ms for the unique id of rank 0 in the store; ",
                                    "start rank 0, or give the group a longer timeout [init.rank-missing]"));
         }
-        const std::vector<uint8_t> bytes = store.get(key);
         if (bytes.size() != sizeof id.internal)
             throw_failure(c10::str("the store's key ", key, " has ", bytes.size(), " bytes, and a unique id has ",
                                    sizeof id.internal, "; another program uses this store [argument.unique-id]"));
         memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
     auto made = make(id, rank, size, timeout, settings, aborted);
-    forget_id.release();
+    no_id.release();
     if (rank == 0) forget(store, key);
     weftComm_t comm = made->get();
     if (!finish(weftBarrier(comm, nullptr), comm, aborted)) {

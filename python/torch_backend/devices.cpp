@@ -16,7 +16,7 @@ std::shared_ptr<DeviceGroup> Backend::device_group(const c10::Device& device) {
                                    options_->high_priority_stream};
     device_settings.communicator.device = device.index();
     devices_.push_back(
-        std::make_shared<DeviceGroup>(device, store_, device_numbers_, rank_, size_, device_settings, hooks_));
+        std::make_shared<DeviceGroup>(device, own_store(), device_numbers_, rank_, size_, device_settings, hooks_));
     if (times_devices_) devices_.back()->time_operations();
     return devices_.back();
 }

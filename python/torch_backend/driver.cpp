@@ -54,7 +54,7 @@ void Driver::advance(std::unique_lock<std::mutex>& lock) {
     active_ = true;
     HostWorkPtr ended = step(lock);
     active_ = false;
-    progressed_ = std::chrono::steady_clock::now();
+    progress_.note();
     if (has_work() && !ending_) wake();
     if (ended) {
         ++completing_;
@@ -91,7 +91,7 @@ bool Driver::wait_for(const HostWork& work, std::optional<Time> until, std::opti
     const Time begun = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
     // Progress of the driver moves it.
-    const auto deadline = [&] { return until ? *until : std::max(begun, progressed_) + *limit; };
+    const auto deadline = [&] { return until ? *until : std::max(begun, progress_.latest()) + *limit; };
     while (!work.is_done()) {
         if (!until && !active_ && has_work() && !ending_) {
             advance(lock);

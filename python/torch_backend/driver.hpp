@@ -13,6 +13,7 @@
 #include "alarm.hpp"
 #include "host_work.hpp"
 #include "process.hpp"
+#include "progress.hpp"
 
 namespace weft_torch {
 
@@ -54,6 +55,7 @@ class Driver : public std::enable_shared_from_this<Driver> {
     std::mutex mutex_;
     bool ending_ = false;
     bool active_ = false;  // a thread is in step() or run_alone()
+    Progress progress_;
 
   private:
     void advance(std::unique_lock<std::mutex>& lock);
@@ -68,7 +70,6 @@ class Driver : public std::enable_shared_from_this<Driver> {
     std::condition_variable changed_;
     const Origin origin_;
     int completing_ = 0;  // operations whose callbacks run
-    Time progressed_;     // the end of the latest step
 };
 
 }  // namespace weft_torch

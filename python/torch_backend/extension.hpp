@@ -13,7 +13,7 @@ class Extension {
     void add(std::chrono::milliseconds time);
     // The time that a work that is made now gets beside its timeout.
     std::chrono::milliseconds active() const { return std::chrono::milliseconds(active_ms_.load()); }
-    // A work that is made now keeps the result until it ends, which takes the added time back. Null: earlier works do that.
+    // A call that begins now keeps the result until it ends, which takes the added time back. Null: earlier calls do that.
     static std::shared_ptr<void> claim(const std::shared_ptr<Extension>& extension);
 
   private:

@@ -43,8 +43,9 @@ void HostWork::complete() {
     }
     if (hooks_ && reports_success_) hooks_->ended({opType_, sequence_, key_, begun_, ended_, !failure_});
     finish(failure_);  // ends the record of the profiler
-    if (future) complete_future();
+    // First: a callback of the other future may wait for it.
     if (result) result->markCompleted(result_of(failure_));
+    if (future) complete_future();
 }
 
 bool HostWork::wait(std::chrono::milliseconds timeout) {
@@ -63,12 +64,14 @@ bool HostWork::wait(std::chrono::milliseconds timeout) {
             in_time = driver->wait_for(*this, until, limit);
         } else {
             std::unique_lock lock(mutex_);
+            // Progress moves it.
+            const auto deadline = [&] {
+                return until ? *until : (progress_ ? std::max(now, progress_->latest()) : now) + *limit;
+            };
             const auto done = [&] { return is_done(); };
-            const Time first = until ? until : limit ? Time(now + *limit) : std::nullopt;
-            if (first)
-                in_time = cv_.wait_until(lock, *first, done);
-            else
-                cv_.wait(lock, done);
+            if (!until && !limit) cv_.wait(lock, done);
+            do in_time = done() || cv_.wait_until(lock, deadline(), done);
+            while (!in_time && std::chrono::steady_clock::now() < deadline());
         }
         if (!in_time && !given && ending_) return wait(kNoTimeout);
         if (!in_time) throw_failure(wait_timeout_text(opType_, given ? timeout : timeout_));

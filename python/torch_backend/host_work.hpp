@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "progress.hpp"
+
 namespace weft_torch {
 
 class Driver;
@@ -21,8 +23,12 @@ class HostWork final : public c10d::Work {
              std::vector<at::Tensor> outputs, uint64_t sequence, std::chrono::milliseconds timeout,
              std::weak_ptr<Driver> driver);
 
-    // Before it is shared: it fails in a thread that waits for it, if nothing happens for its timeout.
-    void limit_wait() { limited_ = true; }
+    // Before it is shared: it fails in a thread that waits for it, if nothing happens for its timeout. `progress`: of a work
+    // without a driver.
+    void limit_wait(std::shared_ptr<const Progress> progress = nullptr) {
+        limited_ = true;
+        progress_ = std::move(progress);
+    }
     // Before it is shared: `hooks` learn of its end.
     void report_to(std::shared_ptr<const Hooks> hooks) { hooks_ = std::move(hooks); }
     // Before it is shared: they learn of its failure alone.
@@ -75,6 +81,7 @@ class HostWork final : public c10d::Work {
     int source_ = -1;
     std::atomic<bool> ending_{false};  // it failed, and hooks run before waiting threads learn of it
     bool limited_ = false;
+    std::shared_ptr<const Progress> progress_;
     std::shared_ptr<const Hooks> hooks_;  // null: none
     bool reports_success_ = true;
     std::shared_ptr<void> held_;

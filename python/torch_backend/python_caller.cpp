@@ -18,6 +18,17 @@ pybind11::object calling_generator() {
 #endif
 }
 
+// PyGILState_Check() says yes in every thread once the process had a sub-interpreter.
+bool holds_gil() {
+    if (!Py_IsInitialized()) return false;
+    PyThreadState* const own = PyGILState_GetThisThreadState();  // null in a thread that Python does not know
+#if PY_VERSION_HEX >= 0x030D0000
+    return own && own == PyThreadState_GetUnchecked();
+#else
+    return own && own == _PyThreadState_UncheckedGet();
+#endif
+}
+
 }  // namespace
 
 void when_caller_is_gone(std::function<void()> gone) {
@@ -33,7 +44,7 @@ void when_caller_is_gone(std::function<void()> gone) {
     if (!PyWeakref_NewRef(generator.ptr(), function.ptr())) throw pybind11::error_already_set();
 }
 
-WithoutGil::WithoutGil() : held_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+WithoutGil::WithoutGil() : held_(holds_gil() ? PyEval_SaveThread() : nullptr) {}
 
 WithoutGil::~WithoutGil() {
     if (held_) PyEval_RestoreThread(held_);

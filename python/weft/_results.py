@@ -14,8 +14,10 @@ def shape_of(x: Any) -> tuple[int, ...]:
     if shape is None and hasattr(x, "__cuda_array_interface__"):
         return tuple(x.__cuda_array_interface__["shape"])
     if shape is None:
-        # bytearray, array.array: one dimension.
-        return (len(x),)
+        try:
+            return memoryview(x).shape  # bytearray, array.array and arrays of ctypes
+        except TypeError:
+            return (len(x),)  # no array: the call refuses it
     return tuple(shape)
 
 
@@ -123,7 +125,10 @@ def over(x: Any, memory: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(x, DeviceArray):
         code = {"float16": "e", "float32": "f", "float64": "d"}.get(x.dtype)
         return _cast(view, code) if code else view
-    form = getattr(x, "format", None) or getattr(x, "typecode", None)
+    try:
+        form = memoryview(x).format  # memoryview, array.array and arrays of ctypes
+    except TypeError:
+        form = None
     return _cast(view, form) if form else view
 
 

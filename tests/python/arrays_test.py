@@ -175,6 +175,11 @@ class Protocols(OneRank):
         for kind, value in ((ctypes.c_float, 1.5), (ctypes.c_int64, 7), (ctypes.c_uint8, 3)):
             gathered = self.comm.all_gather((kind * 2)(value, value))
             self.assertEqual(gathered.tolist(), [value] * 2)
+        rows = ((ctypes.c_float * 2) * 3)((1, 2), (3, 4), (5, 6))
+        self.assertEqual(self.comm.all_gather(rows).tolist(), [1, 2, 3, 4, 5, 6])
+        self.assertEqual(self.comm.reduce_scatter(rows).tolist(), [1, 2, 3, 4, 5, 6])
+        self.assertEqual(self.comm.all_gather(ctypes.c_float(1.5)).tolist(), [1.5])
+        self.refused("python.size", lambda: self.comm.reduce_scatter(ctypes.c_float()))
         swapped = (ctypes.c_float.__ctype_be__ * 2)()
         self.refused("python.out", lambda: self.comm.all_gather(swapped))
 

@@ -1,4 +1,5 @@
 """weft.train: data-parallel training of numpy and torch arrays, hooks, Join, and errors."""
+import ctypes
 import gc
 import threading
 import unittest
@@ -67,6 +68,26 @@ class Averages(unittest.TestCase):
                 for iteration in range(2):
                     step(ddp, comm, iteration)
                     np.testing.assert_array_equal(own["bias"], np.full(3, 5.0 + iteration))
+
+        on_ranks(2, body)
+
+    def test_gradients_of_ctypes_arrays_have_their_type(self):
+        def body(comm):
+            seen = []
+
+            def hook(bucket):
+                seen.append(bucket.data.format)
+                bucket.data[0] = 7.0
+
+            parameters = {"rows": ((ctypes.c_float * 2) * 3)()}
+            with weft.train.Ddp(comm, parameters, hook=hook) as ddp:
+                with ddp.iteration():
+                    gradient = ddp.gradient("rows")
+                    gradient[0] = gradient[5] = 1.5
+                    ddp.ready("rows")
+                self.assertEqual(gradient.tolist(), [7.0, 0, 0, 0, 0, 1.5])
+                del gradient
+            self.assertEqual(seen, ["f"])
 
         on_ranks(2, body)
 

@@ -1,5 +1,6 @@
 """What a user sees when something goes wrong: a sentence with an id on every rank, within the time limit."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -15,6 +16,14 @@ import torch.distributed as dist
 
 import ranks
 from ranks import fails
+
+# Before 3.13 the module has another name.
+for _name in ("_interpreters", "_xxsubinterpreters"):
+    try:
+        interpreters = importlib.import_module(_name)
+        break
+    except ImportError:
+        interpreters = None
 
 
 def store():
@@ -80,6 +89,8 @@ def second_join(rank, size):
     part = dist.PrefixStore("part", store())
     if rank == 0:
         fails(lambda: backend().split(part, [0, 1], None), dist.DistBackendError, "[init.rank-missing]")
+        # If it were deleted, a rank that has just found it would wait for the store's own time limit.
+        assert part.check(["weft/comm"])
         store().set("failed", "1")
         time.sleep(0.5)  # rank 1 looks for the unique id first
     else:
@@ -89,6 +100,23 @@ def second_join(rank, size):
     group.allreduce([x]).wait()
     assert x.tolist() == [2.0] * 3
     group.shutdown()
+
+
+def one_store(rank, size):
+    """Two groups on the same keys of a store do not mix their messages."""
+    part = dist.PrefixStore("part", store())
+    groups = [backend().split(part, [0, 1], None) for _ in range(2)]
+    if rank == 0:
+        works = [group.send([torch.full((3,), float(number))], 1, 0) for number, group in enumerate(groups)]
+        for work in works:
+            work.wait()
+    else:
+        for number in (1, 0):
+            x = torch.zeros(3)
+            groups[number].recv([x], 0, 0).wait()
+            assert x.tolist() == [float(number)] * 3
+    for group in groups:
+        group.shutdown()
 
 
 def late(rank, size):
@@ -122,6 +150,16 @@ def results_of_works(rank, size):
     work = dist.all_reduce(x, async_op=True)
     assert work.get_future_result().wait() == 0
     assert work.get_future_result().wait() == 0
+    # A callback of the other future may wait for it.
+    if rank == 1:
+        store().wait(["has a callback"], timedelta(seconds=60))
+    work = dist.all_reduce(x, async_op=True)
+    result = work.get_future_result()
+    then = work.get_future().then(lambda _: result.wait())
+    if rank == 0:
+        store().set("has a callback", "1")
+    assert then.wait() == 0
+    x = torch.ones(3) * 2
     batch = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1 - rank), dist.P2POp(dist.irecv, y, 1 - rank)])
     assert len(batch) == 1 and batch[0].get_future_result().wait() == 0
     assert y.tolist() == [2.0] * 3
@@ -155,12 +193,24 @@ def added_time(rank, size):
     for call in (
         lambda: dist.all_reduce(x),
         of_works,
+        dist.monitored_barrier,
         lambda: dist.send(x, 1) if rank == 0 else dist.recv(x, 0),
         lambda: dist.recv(x, 1) if rank == 0 else dist.send(x, 0),
     ):
         dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
         dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
         late_calls(call)
+    # A local call behind a pending one is none of those.
+    if rank == 1:
+        store().wait(["pending"], timedelta(seconds=60))
+    work = dist.all_reduce(x, async_op=True)
+    dist.distributed_c10d._add_ephemeral_timeout_for_all_pgs(timedelta(seconds=20))
+    if rank == 0:
+        threading.Timer(0.2, store().set, ["pending", "1"]).start()
+        if callable(stats := backend().memory_stats):
+            stats()
+    work.wait()
+    late_calls(lambda: dist.all_reduce(x))
     if rank == 0:
         fails(lambda: dist.all_reduce(x), dist.DistBackendError, "1000 ms", "[timeout.collective]")
         store().set("failed", "1")
@@ -215,6 +265,20 @@ def other_threads_run(rank, size):
             store().set("failed", "1")
         else:
             store().wait(["failed"], timedelta(seconds=60))
+
+
+def after_a_subinterpreter(rank, size):
+    """A wait for a pending operation works in a process that had a sub-interpreter."""
+    interpreters.destroy(interpreters.create())
+    x = torch.ones(3)
+    if rank == 0:
+        work = dist.all_reduce(x, async_op=True)
+        threading.Timer(0.2, store().set, ["waits", "1"]).start()
+        work.wait()
+    else:
+        store().wait(["waits"], timedelta(seconds=60))
+        dist.all_reduce(x)
+    assert x.tolist() == [float(size)] * 3
 
 
 def receive_without_send(rank, size):
@@ -460,6 +524,10 @@ class Failures(unittest.TestCase):
     def test_second_join(self):
         ranks.run(2, second_join, timeout=2)
 
+    @unittest.skipUnless(hasattr(torch._C._distributed_c10d.Backend, "split"), "this torch splits groups of NCCL only")
+    def test_one_store(self):
+        ranks.run(2, one_store, timeout=10)
+
     def test_late(self):
         ranks.run(2, late, timeout=1)
 
@@ -473,6 +541,10 @@ class Failures(unittest.TestCase):
 
     def test_other_threads_run(self):
         ranks.run(2, other_threads_run, timeout=2)
+
+    @unittest.skipUnless(interpreters, "this Python has no module of sub-interpreters")
+    def test_after_a_subinterpreter(self):
+        ranks.run(2, after_a_subinterpreter)
 
     def test_receive_without_send(self):
         ranks.run(2, receive_without_send, timeout=1)

@@ -1,8 +1,11 @@
 """Messages between two ranks: tags, any source, batches, and sends and receives in opposite orders."""
 
+import os
+import signal
 import threading
 import time
 import unittest
+import unittest.mock
 
 import torch
 import torch.distributed as dist
@@ -10,6 +13,7 @@ import torch.distributed as dist
 import ranks
 
 LARGE = 300_000  # elements: more than any eager message
+VERY_LARGE = 1 << 29  # bytes: a fifth of a second by TCP
 
 
 def both_directions(rank, size):
@@ -70,7 +74,7 @@ def order(rank, size):
         assert [buffer[0].item() for buffer in buffers] == [float(number) for number in range(200)]
 
 
-def posted_ahead(rank, size):
+def posted_ahead(rank, size, source):
     """Receives that wait longer than the time limit succeed while messages come within it."""
     count = 6
     if rank == 0:
@@ -79,10 +83,42 @@ def posted_ahead(rank, size):
             dist.send(torch.full((1,), float(number)), 1)
     elif rank == 1:
         buffers = [torch.zeros(1) for _ in range(count)]
-        works = [dist.irecv(buffer, 0) for buffer in buffers]
+        works = [dist.irecv(buffer, source) for buffer in buffers]
         time.sleep(0.5)  # the group's thread receives, and this one only waits
         works[-1].wait()
         assert [buffer.item() for buffer in buffers] == [float(number) for number in range(count)]
+
+
+def slow_payload(rank, size, source):
+    """A receive succeeds while its bytes come, also if the whole message takes longer than the time limit."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        x = torch.full((VERY_LARGE,), 3, dtype=torch.uint8)
+        store.set("sender", str(os.getpid()))
+        dist.send(torch.ones(1), 1)
+        dist.send(x, 1)
+    elif rank == 1:
+        sender = int(store.get("sender"))
+        x = torch.zeros(VERY_LARGE, dtype=torch.uint8)
+        dist.recv(torch.zeros(1), source)
+        work = dist.irecv(x, source)
+
+        def slow_down():
+            until = time.monotonic() + 5
+            while time.monotonic() < until and not work.is_completed():
+                os.kill(sender, signal.SIGSTOP)
+                time.sleep(0.4)
+                os.kill(sender, signal.SIGCONT)
+                time.sleep(0.02)
+
+        thread = threading.Thread(target=slow_down)
+        thread.start()
+        time.sleep(0.2)  # the group's thread receives, and this one only waits
+        try:
+            work.wait()
+        finally:
+            thread.join()
+        assert x[0] == x[-1] == 3
 
 
 def end_during_callback(rank, size):
@@ -251,7 +287,16 @@ class Messages(unittest.TestCase):
     """Each function runs with every number of ranks."""
 
     def test_posted_ahead(self):
-        ranks.run(2, posted_ahead, timeout=2)
+        for source in (0, None):
+            with self.subTest(source=source):
+                ranks.run(2, posted_ahead, source, timeout=2)
+
+    def test_slow_payload(self):
+        # The bytes of a rank that is stopped do not come. By shared memory the receiver would read them itself.
+        with unittest.mock.patch.dict(os.environ, WEFT_TRANSPORTS="tcp"):
+            for source in (0, None):
+                with self.subTest(source=source):
+                    ranks.run(2, slow_payload, source, timeout=2)
 
 
 def _add(function):
