@@ -31,7 +31,7 @@ CheckInClient::CheckInClient(std::shared_ptr<AcceptDispatcher> dispatcher, std::
       joined_(segment_) {}
 
 void CheckInClient::end() {
-    // The root knows the ranks that have joined since only if it had told this leader its place.
+    // All ranks are on this host. The root may not know: a leader without a place has not reported later ranks.
     if (root_ && joined_.complete() && !segment_->aborted()) send(*root_, CheckInFrame::alone);
     if (root_) root_->part();
     if (parent_) parent_->part();

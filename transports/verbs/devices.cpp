@@ -203,7 +203,7 @@ NetworkSpeed speed_of_link(LinkClass link, std::span<const PortRate> ports, int 
         }
         return together;
     };
-    speed.mbps = int(mbps_of(ports.first(size_t(speed.rails))) / speed.rails);
+    speed.mbps = std::max(1, int(mbps_of(ports.first(size_t(speed.rails))) / speed.rails));
     speed.ports =
         int16_t(std::clamp(mbps_of(ports.first(size_t(count))) / speed.mbps, int64_t(speed.rails), int64_t(count)));
     return speed;
