@@ -1,6 +1,7 @@
 #include "src/selector/fused_rows.hpp"
 
 #include "src/base/collective.hpp"
+#include "src/base/datatype.hpp"
 
 namespace weft::internal {
 
@@ -10,7 +11,7 @@ constexpr size_t any_size = SIZE_MAX;
 
 // These limits follow published results for 8 GPUs on one NVSwitch. Weft has not measured them.
 // One-shot sends everything to every rank: one trip, but `ranks` times the bytes. With two ranks it sends no more than
-// two-shot does. Packets double the bytes but need no barrier.
+// two-shot does. Packets with epochs double the bytes but need no barrier.
 constexpr FusedRow all_reduce_rows[] = {
     {true, FusedKernel::packet_one_shot, 64 << 10, 16 << 10},
     {false, FusedKernel::packet_two_shot, 512 << 10, 512 << 10},
@@ -38,7 +39,9 @@ size_t fused_bytes(const Operation& operation, int ranks) {
     return operation.collective == Collective::all_reduce ? operation.bytes() : operation.bytes() * size_t(ranks);
 }
 
-size_t most_bytes_of(const FusedRow& row, Collective collective, int ranks) {
+size_t most_bytes_of(const FusedRow& row, Collective collective, weftDataType_t type, int ranks) {
+    if (row.kernel == FusedKernel::packet_two_shot)
+        return (ranks <= 2 ? row.most_bytes_of_two : row.most_bytes) * (is_integer(type) ? 1 : 2);
     if (ranks <= 2) return row.most_bytes_of_two;
     constexpr int scaled_from = 16;
     const bool sends_to_all = row.one_shot && collective == Collective::all_reduce;
@@ -59,7 +62,7 @@ const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniq
                                                 : techniques.one_shot || techniques.two_shot;
         if (!there) continue;
         last = &row;
-        if (bytes <= most_bytes_of(row, operation.collective, ranks)) return last;
+        if (bytes <= most_bytes_of(row, operation.collective, weftDataType_t(operation.type), ranks)) return last;
     }
     // A one-shot kernel serves any size if nothing else can.
     return steps ? nullptr : last;

@@ -179,6 +179,22 @@ Program reuse(Fault fault, Order read, Order told, Order written) {
     return program;
 }
 
+// FullLines: the reader of a line clears it and announces the next epoch, and the peer stores its next data. An observer
+// sees the data, and then the cleared line.
+Program cleared(Fault fault) {
+    Program program;
+    const Teller reader(program, block_of(0));
+    const Listener writer(program, block_of(1));
+    const int observer = program.thread(block_of(0));
+    program.write(reader.worker, data, 3, Order::relaxed);
+    reader.tell(program, fault, release(fault));
+    writer.hear(program, fault);
+    program.write(writer.worker, data, 2, Order::relaxed);
+    program.read(observer, data, 2, Order::relaxed);
+    program.read(observer, data, 3, Order::relaxed);
+    return program;
+}
+
 // Two messages of steps or p2p to a peer on another host: a kernel fills a pinned slot, and the proxy takes it. Reports of
 // failures and of the ends of blocks, RankFlags' words for the host and the counts of waits have the same shape. The proxy
 // misses the slot, or the length that the releasing thread has written.
@@ -272,6 +288,11 @@ TEST_CASE("memory is not overwritten before it has been read", "[ptx]") {
     // Lines of addresses behind an exit barrier, and staging memory and slots of messages.
     check([](Fault fault) { return reuse(fault, Order::relaxed, Order::release, Order::relaxed); }, released);
     check([](Fault fault) { return reuse(fault, Order::weak, Order::release, Order::weak); }, released);
+}
+
+TEST_CASE("a cleared line does not overwrite the peer's next data", "[ptx]") {
+    check(cleared,
+          {Fault::no_release, Fault::no_acquire, Fault::narrow_scope, Fault::no_barrier, Fault::no_peer_barrier});
 }
 
 TEST_CASE("a credit is enough where loads have returned", "[ptx]") {

@@ -247,6 +247,16 @@ class Thread:
     def do_viadd(self, _: Instruction, target: str, one: str, other: str) -> None:
         self.set(target, self.value(one) + self.value(other))
 
+    def do_vimnmx(self, it: Instruction, target: str, one: str, other: str, lesser: str) -> None:
+        number = int if ".U32" in it.name else signed
+        values = (number(self.value(one)), number(self.value(other)))
+        self.set(target, min(values) if self.predicate(lesser) else max(values))
+
+    def do_viaddmnmx(self, it: Instruction, target: str, one: str, other: str, third: str, lesser: str) -> None:
+        number = int if ".U32" in it.name else signed
+        values = (number(self.value(one) + self.value(other) & MASK), number(self.value(third)))
+        self.set(target, min(values) if self.predicate(lesser) else max(values))
+
     def do_iabs(self, _: Instruction, target: str, source: str) -> None:
         self.set(target, abs(signed(self.value(source))))
 

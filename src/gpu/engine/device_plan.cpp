@@ -151,9 +151,7 @@ Result<DevicePlan> plan_fused(DevicePlan plan, const DeviceLayout& layout) {
                                                                                                 : body_of(row->kernel);
     switch (row->kernel) {
         case FusedKernel::packet_one_shot: set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout); break;
-        case FusedKernel::packet_two_shot:
-            set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block * size_t(layout.ranks), layout);
-            break;
+        case FusedKernel::packet_two_shot: set_grid(plan, whole, cuda::two_shot_bytes_a_block, layout); break;
         case FusedKernel::peer_one_shot:
         case FusedKernel::peer_two_shot: set_grid(plan, whole, peer_bytes_a_block, layout); break;
     }

@@ -133,6 +133,7 @@ WEFT_DEVICE uint64_t clock_ns() {
     return now;
 }
 inline constexpr uint32_t turns_to_poll = 64, turns_to_clock = 1024;  // fruitless turns of a wait; powers of two
+inline constexpr int warp_threads = 32;                               // a block has whole warps
 WEFT_DEVICE void pause() {}
 WEFT_DEVICE void sleep_a_little() { __nanosleep(500); }
 #else
@@ -175,6 +176,7 @@ inline uint64_t clock_ns() {
 }
 // Tests run more virtual ranks than cores, so one turn may take a time slice.
 inline constexpr uint32_t turns_to_poll = 4, turns_to_clock = 8;
+inline constexpr int warp_threads = 1;
 inline void pause() { std::this_thread::yield(); }
 inline void sleep_a_little() { std::this_thread::yield(); }
 #endif

@@ -36,7 +36,8 @@ enum Capability : uint32_t {
 constexpr uint64_t barrier_word(uint32_t epoch, uint32_t fingerprint) { return uint64_t(epoch) << 32 | fingerprint; }
 constexpr uint32_t epoch_of(uint64_t word) { return uint32_t(word >> 32); }
 
-// Packets (packet_line.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its arrival.
+// Packets (packet_line.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its arrival. Full
+// lines carry 16 bytes of data: `epoch0` and `epoch1` are data, too.
 struct alignas(16) PacketLine {
     uint32_t data0, epoch0, data1, epoch1;
 };
@@ -90,12 +91,24 @@ struct FailureReport {
     uint64_t timeout_ns;  // of the kernel
 };
 
-// A rank's packet memory: lines by parity of the epoch, block and sending rank. Zero when the communicator begins.
-// Many ranks have many lines together: 64 of each keep the memory below 5 MiB.
+// A rank's packet memory: lines by parity of the epoch, block and sending rank. Then come the full lines. Zero when the
+// communicator begins. Many ranks have many lines together: 64 of each keep the memory below 5 MiB.
 constexpr int lines_per_sender(int ranks) { return ranks <= few_ranks_max ? 512 : 64; }
 inline constexpr int packet_blocks = 32;  // the most blocks of a packet kernel
+constexpr uint32_t packet_lines(int ranks) { return 2u * packet_blocks * uint32_t(lines_per_sender(ranks) * ranks); }
+// Full lines by parity of the epoch, block, whether they carry results, and sending rank. The blocks together carry 1 MiB
+// in a round.
+inline constexpr uint32_t full_lines_of_block = 2048;  // contributions, and as many results
+constexpr int full_lines_per_sender(int ranks) {
+    return int(full_lines_of_block / uint32_t(ranks) / 8 * 8);
+}  // whole cache lines
+// The index in the packet memory of any rank.
+constexpr uint32_t full_line_index(int ranks, uint32_t parity, int block, bool result, int sender, int line) {
+    const uint32_t area = (parity * packet_blocks + uint32_t(block)) * 2 + result;
+    return packet_lines(ranks) + area * full_lines_of_block + uint32_t(sender * full_lines_per_sender(ranks) + line);
+}
 constexpr size_t packet_memory_bytes(int ranks) {
-    return sizeof(PacketLine) * 2 * packet_blocks * size_t(lines_per_sender(ranks)) * size_t(ranks);
+    return sizeof(PacketLine) * (packet_lines(ranks) + 2 * packet_blocks * 2 * size_t(full_lines_of_block));
 }
 // The lines of all senders take turns in groups, so the lines of consecutive senders have a constant distance, and a kernel
 // loads eight of them from one address register. A group is two warps' lines, which a link carries together.
@@ -128,8 +141,8 @@ struct StepBlock {
     ConnectionEnd source, target;
 };
 
-// The bytes of a message per packet block and round: half of the block's lines.
-inline constexpr size_t packet_bytes_a_block = 2 << 10;
+// The bytes of a message per block of packets: of one-shot, half of the block's lines; of two-shot, a full line a thread.
+inline constexpr size_t packet_bytes_a_block = 2 << 10, two_shot_bytes_a_block = 8 << 10;
 
 struct MessageItem;
 

@@ -50,10 +50,10 @@ class KernelBarrier {
         return epoch_ < last_epoch || restart_epochs();
     }
     // Starts the next epoch and announces it to all peers, without a wait. The team has passed a barrier since the last
-    // epoch. Peers that await a barrier's epoch see all earlier work of this rank's stream.
-    WEFT_DEVICE void announce() {
+    // epoch. Peers that await the epoch see all earlier work of this rank's stream. releases: also of this kernel.
+    WEFT_DEVICE void announce(bool releases = false) {
         ++epoch_;
-        if (arguments_.domain) publish(arguments_.bytes == 0);
+        if (arguments_.domain) publish(releases || arguments_.bytes == 0);
     }
     // Waits until all peers have announced this epoch. Their earlier writes are visible afterwards.
     WEFT_DEVICE bool await(KernelWait waiting) const {

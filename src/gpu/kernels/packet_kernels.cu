@@ -1,5 +1,6 @@
 // packet_kernels.cu: entry points of the packet kernels.
 #include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/kernels/packet_two_shot.hpp"
 #include "src/gpu/kernels/packets.hpp"
 
 #define WEFT_BODY packet_one_shot

@@ -1,6 +1,8 @@
-// packet_line.hpp: loads and stores of packet lines. A line that carries the expected epoch twice has arrived whole, so
-// it needs no fence.
+// packet_line.hpp: loads and stores of packet lines, which need no fence. Each half of a line proves its arrival by itself,
+// in one of two forms.
 #pragma once
+#include <type_traits>
+
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 
@@ -31,10 +33,57 @@ inline void store_line(PacketLine* line, const PacketLine& value) {
     store_relaxed(halves + 1, uint64_t(value.epoch1) << 32 | value.data1);
 }
 #endif
-WEFT_DEVICE bool is_of(const PacketLine& line, uint32_t epoch) { return line.epoch0 == epoch && line.epoch1 == epoch; }
-WEFT_DEVICE uint64_t data_of(const PacketLine& line) { return uint64_t(line.data1) << 32 | line.data0; }
 WEFT_DEVICE PacketLine packet_line(uint64_t data, uint32_t epoch) {
     return {uint32_t(data), epoch, uint32_t(data >> 32), epoch};
 }
+WEFT_DEVICE uint64_t data_of(const PacketLine& line) { return uint64_t(line.data1) << 32 | line.data0; }
+
+// The forms, as a kernel of packets uses them.
+// A half carries 4 bytes of data and the epoch. So a line is never cleared.
+struct EpochLines {
+    static constexpr int unit_bytes = 8;  // data of a line
+    static constexpr bool are_cleared = false;
+
+    static WEFT_DEVICE PacketLine line_of(const Pack<8>& data, uint32_t epoch) {
+        return {data.words[0], epoch, data.words[1], epoch};
+    }
+    static WEFT_DEVICE bool has_arrived(const PacketLine& line, uint32_t epoch) {
+        return line.epoch0 == epoch && line.epoch1 == epoch;
+    }
+    static WEFT_DEVICE Pack<8> data_of(const PacketLine& line) { return {{line.data0, line.data1}}; }
+    // Of two-shot: the units of a share in one round. The upper half of a sender's memory holds results.
+    static WEFT_DEVICE int share_most(int ranks) { return lines_per_sender(ranks) / 2; }
+    static WEFT_DEVICE uint32_t index(int ranks, uint32_t parity, int block, bool result, int sender, int line) {
+        return packet_index(ranks, parity, block, sender, line + (result ? share_most(ranks) : 0));
+    }
+    // The distance between the lines of consecutive senders.
+    static WEFT_DEVICE int sender_stride(int) { return packet_group; }
+};
+// A line is data only, of floating-point numbers. A half has arrived when its upper word is not 0. That word is the
+// complement of the data's. Only one NaN has the complement 0, and another one is sent for it. The reader clears the line.
+// Source: the Lamport kernels of TensorRT-LLM and FlashInfer, which mark by -0.0 and so change results.
+struct FullLines {
+    static constexpr int unit_bytes = 16;
+    static constexpr bool are_cleared = true;
+
+    static WEFT_DEVICE PacketLine line_of(const Pack<16>& data, uint32_t) {
+        return {data.words[0], marked(data.words[1]), data.words[2], marked(data.words[3])};
+    }
+    static WEFT_DEVICE bool has_arrived(const PacketLine& line, uint32_t) {
+        return line.epoch0 != 0 && line.epoch1 != 0;
+    }
+    static WEFT_DEVICE Pack<16> data_of(const PacketLine& line) {
+        return {{line.data0, ~line.epoch0, line.data1, ~line.epoch1}};
+    }
+    static WEFT_DEVICE int share_most(int ranks) { return full_lines_per_sender(ranks); }
+    static WEFT_DEVICE uint32_t index(int ranks, uint32_t parity, int block, bool result, int sender, int line) {
+        return full_line_index(ranks, parity, block, result, sender, line);
+    }
+    static WEFT_DEVICE int sender_stride(int ranks) { return full_lines_per_sender(ranks); }
+
+  private:
+    // 0x7fffffff is NaN in elements of every size, as 0xffffffff is.
+    static WEFT_DEVICE uint32_t marked(uint32_t word) { return word == ~0u ? ~0x7fffffffu : ~word; }
+};
 
 }  // namespace weft::internal::cuda

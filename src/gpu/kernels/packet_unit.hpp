@@ -1,56 +1,107 @@
-// packet_unit.hpp: the data of a packet line: 8 bytes at any address, and the elements in them.
+// packet_unit.hpp: the data of a packet line: `bytes` bytes at any address, and the elements in them.
 #pragma once
 #include "src/gpu/kernels/reduce.hpp"
 
 namespace weft::internal::cuda {
 
-inline constexpr size_t unit_bytes = 8;  // data of a line
-
-// The first `bytes` bytes (at most 8) at any address, padded with zeros.
-WEFT_DEVICE_COLD uint64_t load_partial_unit(const std::byte* address, size_t bytes) {
-    if (bytes >= unit_bytes && misalignment(address, 4) == 0)
-        return uint64_t(load_pack<4>(address + 4).words[0]) << 32 | load_pack<4>(address).words[0];
-    uint64_t unit = 0;
-    for (size_t i = 0; i < unit_bytes && i < bytes; ++i) unit |= uint64_t(address[i]) << 8 * i;
+// The first `left` bytes (at most `bytes`) at any address, padded with zeros.
+template <int bytes>
+WEFT_DEVICE_COLD Pack<bytes> load_partial_unit(const std::byte* address, size_t left) {
+    Pack<bytes> unit = {};
+    const bool by_words = left >= size_t(bytes) && misalignment(address, 4) == 0;
+    WEFT_UNROLL
+    for (int word = 0; word < bytes / 4; ++word) {
+        if (by_words) unit.words[word] = load_pack<4>(address + 4 * word).words[0];
+        WEFT_UNROLL
+        for (int i = 4 * word; i < 4 * word + 4; ++i)
+            if (!by_words && size_t(i) < left) unit.words[word] |= uint32_t(address[i]) << 8 * (i % 4);
+    }
     return unit;
 }
-WEFT_DEVICE_COLD void store_partial_unit(std::byte* address, size_t bytes, uint64_t unit) {
-    if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
-        store_pack<4>(address, {{uint32_t(unit)}});
-        store_pack<4>(address + 4, {{uint32_t(unit >> 32)}});
-    } else {
-        for (size_t i = 0; i < unit_bytes && i < bytes; ++i) address[i] = std::byte(unit >> 8 * i);
+template <int bytes>
+WEFT_DEVICE_COLD void store_partial_unit(std::byte* address, size_t left, Pack<bytes> unit) {
+    const bool by_words = left >= size_t(bytes) && misalignment(address, 4) == 0;
+    WEFT_UNROLL
+    for (int word = 0; word < bytes / 4; ++word) {
+        if (by_words) store_pack<4>(address + 4 * word, {{unit.words[word]}});
+        WEFT_UNROLL
+        for (int i = 4 * word; i < 4 * word + 4; ++i)
+            if (!by_words && size_t(i) < left) address[i] = std::byte(unit.words[word] >> 8 * (i % 4));
     }
 }
-// The elements of one line.
-template <weftDataType_t type, bool adds>
+
+// The elements of a unit.
+template <weftDataType_t type, bool adds, int bytes>
 struct Unit {
-    static constexpr int words = int(unit_bytes / sizeof(WordOf<type>));
+    static constexpr int words = words_of_pack<type, bytes>;
     WidenedWord<type> at[words];
 
-    static WEFT_DEVICE Unit widen(uint64_t unit) {
+    static WEFT_DEVICE Unit widen(const Pack<bytes>& pack) {
         Unit wide;
-        for (int w = 0; w < words; ++w)
-            wide.at[w] = cuda::widen<type>(WordOf<type>(unit >> 8 * sizeof(WordOf<type>) * unsigned(w) % 64));
+        WEFT_UNROLL
+        for (int w = 0; w < words; ++w) wide.at[w] = cuda::widen<type>(word_of<type>(pack, w));
         return wide;
     }
-    WEFT_DEVICE uint64_t rounded() const {
-        uint64_t unit = 0;
-        for (int w = 0; w < words; ++w)
-            unit |= uint64_t(round<type>(at[w])) << 8 * sizeof(WordOf<type>) * unsigned(w) % 64;
-        return unit;
+    WEFT_DEVICE Pack<bytes> rounded() const {
+        Pack<bytes> pack;
+        WEFT_UNROLL
+        for (int w = 0; w < words; ++w) put_word<type>(pack, w, round<type>(at[w]));
+        return pack;
     }
     static WEFT_DEVICE Unit combine(const Reducer<type, adds>& reducer, Unit left, const Unit& right) {
+        WEFT_UNROLL
         for (int w = 0; w < words; ++w) left.at[w] = reducer.combine(left.at[w], right.at[w]);
         return left;
     }
-    // Rarely used reductions take less code.
-    static WEFT_DEVICE_COLD Unit combine_cold(Reducer<type, adds> reducer, Unit left, Unit right) {
-        return combine(reducer, left, right);
-    }
     WEFT_DEVICE void finish(const Reducer<type, adds>& reducer) {
+        WEFT_UNROLL
         for (int w = 0; w < words; ++w) at[w] = reducer.finish(at[w]);
     }
 };
+// Rarely used reductions take less code. 8 bytes, because larger values would need a stack.
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE_COLD Unit<type, adds, 8> combine_cold(Reducer<type, adds> reducer, Unit<type, adds, 8> left,
+                                                  Unit<type, adds, 8> right) {
+    return Unit<type, adds, 8>::combine(reducer, left, right);
+}
+template <weftDataType_t type, bool adds, int bytes>
+WEFT_DEVICE Unit<type, adds, bytes> combine(const Reducer<type, adds>& reducer, const Unit<type, adds, bytes>& left,
+                                            const Unit<type, adds, bytes>& right) {
+    if constexpr (adds) {
+        return Unit<type, adds, bytes>::combine(reducer, left, right);
+    } else {
+        using Half = Unit<type, adds, 8>;
+        Unit<type, adds, bytes> result;
+        WEFT_UNROLL
+        for (int first = 0; first < Unit<type, adds, bytes>::words; first += Half::words) {
+            Half one, other;
+            WEFT_UNROLL
+            for (int w = 0; w < Half::words; ++w) one.at[w] = left.at[first + w], other.at[w] = right.at[first + w];
+            one = combine_cold<type, adds>(reducer, one, other);
+            WEFT_UNROLL
+            for (int w = 0; w < Half::words; ++w) result.at[first + w] = one.at[w];
+        }
+        return result;
+    }
+}
+
+// A unit of this rank's input, scaled. Rarely used.
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE_COLD Pack<8> scaled_half(Reducer<type, adds> reducer, Pack<8> half) {
+    auto wide = Unit<type, adds, 8>::widen(half);
+    WEFT_UNROLL
+    for (auto& word : wide.at) word = reducer.scale(word);
+    return wide.rounded();
+}
+template <weftDataType_t type, bool adds, int bytes>
+WEFT_DEVICE Pack<bytes> scaled_unit(const Reducer<type, adds>& reducer, Pack<bytes> unit) {
+    WEFT_UNROLL
+    for (int word = 0; word < bytes / 4; word += 2) {
+        const Pack<8> half = scaled_half<type, adds>(reducer, {{unit.words[word], unit.words[word + 1]}});
+        unit.words[word] = half.words[0];
+        unit.words[word + 1] = half.words[1];
+    }
+    return unit;
+}
 
 }  // namespace weft::internal::cuda

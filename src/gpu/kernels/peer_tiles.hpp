@@ -143,7 +143,8 @@ class PeerTiles {
                 [&] {
                     input = load_line(&lines[0]);
                     output = load_line(&lines[1]);
-                    return is_of(input, barrier_.epoch()) && is_of(output, barrier_.epoch());
+                    return EpochLines::has_arrived(input, barrier_.epoch()) &&
+                           EpochLines::has_arrived(output, barrier_.epoch());
                 });
             own.exported_inputs[team_.block][peer] = reinterpret_cast<const std::byte*>(data_of(input));
             own.exported_outputs[team_.block][peer] = reinterpret_cast<std::byte*>(data_of(output));

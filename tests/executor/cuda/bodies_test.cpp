@@ -103,6 +103,27 @@ TEST_CASE("messages of no, one and many rounds of packets come out alike", "[cud
     }
 }
 
+TEST_CASE("packets carry every NaN, also those that stand for a line without data", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    const int n = 3;
+    VirtualRanks ranks(n);
+    for (const Launch& launch : launches)
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (const int op : {weftSum, weftMax}) {
+                Call call = call_of(type, op);
+                call.tile_bytes = 256;
+                inputs.fill(call, n, 96, random);
+                const size_t third = call.inputs[0].size() / 3;
+                for (Bytes& input : call.inputs) {
+                    std::fill_n(input.begin(), third, std::byte(0xff));
+                    std::fill_n(input.begin() + ptrdiff_t(third), third, std::byte(0));
+                }
+                check(ranks, call, launch);
+            }
+}
+
 TEST_CASE("many calls of every kind and size in a row, some ranks late, end well", "[cuda]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());

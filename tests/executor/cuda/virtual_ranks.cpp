@@ -21,7 +21,7 @@ Operation operation_of(const Call& call, const Launch& launch) {
 VirtualRanks::VirtualRanks(int ranks) : ranks_(ranks), reports_(size_t(ranks)), abort_(size_t(ranks)) {
     for (int rank = 0; rank < ranks; ++rank) {
         words_.push_back(std::make_unique<RankFlags>());
-        packets_.emplace_back(packet_memory_bytes(ranks) / sizeof(PacketLine));
+        packets_.emplace_back(static_cast<PacketLine*>(calloc(packet_memory_bytes(ranks), 1)));
         staging_.emplace_back(staging_bytes / 16);
     }
 }
@@ -73,7 +73,7 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     a.domain = true;
     for (int peer = 0; peer < ranks.ranks_; ++peer) {
         a.flags[peer] = ranks.words_[size_t(peer)].get();
-        a.packets[peer] = ranks.packets_[size_t(peer)].data();
+        a.packets[peer] = ranks.packets_[size_t(peer)].get();
         if (launch.staged) {
             a.outputs[peer] = reinterpret_cast<std::byte*>(ranks.staging_[size_t(peer)].data());
             a.inputs[peer] = a.outputs[peer];

@@ -83,7 +83,10 @@ class VirtualRanks {
     uint64_t timeout_ns_ = 120'000'000'000;  // only a hang meets it
     uint32_t launches_ = 0;
     std::vector<std::unique_ptr<cuda::RankFlags>> words_;
-    std::vector<std::vector<cuda::PacketLine>> packets_;
+    struct Free {
+        void operator()(cuda::PacketLine* lines) const { free(lines); }
+    };
+    std::vector<std::unique_ptr<cuda::PacketLine, Free>> packets_;  // pages that no kernel uses cost nothing
     std::vector<std::vector<cuda::Pack<16>>> staging_;
     std::vector<cuda::FailureReport> reports_;
     std::vector<uint32_t> abort_;
