@@ -94,18 +94,21 @@ TEST_CASE("fused kernels change at the limits of the selector's rows") {
         for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
             INFO(name_of(collective) << " of " << ranks << " ranks");
             for (const FusedRow& row : fused_rows(collective))
-                for (const auto type : {weftInt8, weftFloat8e4m3}) {
-                    const size_t limit = most_bytes_of(row, collective, type, ranks);
+                for (const auto& [type, all_blocks] :
+                     {std::pair{weftInt8, true}, {weftFloat8e4m3, true}, {weftFloat8e5m2, false}}) {
                     Operation operation = operation_of(0);
                     operation.collective = collective;
                     operation.type = type;
+                    const size_t limit = most_bytes_of(row, operation, ranks, all_blocks);
                     operation.count = limit == SIZE_MAX ? size_t(1) << 40 : limit;
-                    if (row.kernel == FusedKernel::packet_two_shot) CHECK(limit == (type == weftInt8 ? 1u : 2u) << 19);
                     if (ranks == 72 && row.one_shot && collective == Collective::all_reduce) CHECK(limit == 3640);
+                    if (row.kernel == FusedKernel::packet_two_shot)
+                        CHECK(limit == (type == weftInt8 ? 512u << 10 : all_blocks ? 32u << 20 : 1u << 20));
                     if (collective != Collective::all_reduce) operation.count /= size_t(ranks);
-                    CHECK(choose_fused(operation, ranks, {true, true}, true) == &row);
+                    const FusedTechniques techniques{true, true, all_blocks};
+                    CHECK(choose_fused(operation, ranks, techniques, true) == &row);
                     ++operation.count;
-                    CHECK((choose_fused(operation, ranks, {true, true}, true) == &row) == (limit == SIZE_MAX));
+                    CHECK((choose_fused(operation, ranks, techniques, true) == &row) == (limit == SIZE_MAX));
                 }
         }
     // One-shot alone serves long all-reduces only without step algorithms.

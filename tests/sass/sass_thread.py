@@ -247,6 +247,11 @@ class Thread:
     def do_viadd(self, _: Instruction, target: str, one: str, other: str) -> None:
         self.set(target, self.value(one) + self.value(other))
 
+    def do_hfma2(self, it: Instruction, target: str, one: str, other: str, high: str, low: str) -> None:
+        if {one.lstrip("-"), other} != {"RZ"}:
+            raise NotImplementedError(it.name)
+        self.set(target, int.from_bytes(struct.pack("<ee", float(low), float(high)), "little"))  # a constant
+
     def do_vimnmx(self, it: Instruction, target: str, one: str, other: str, lesser: str) -> None:
         number = int if ".U32" in it.name else signed
         values = (number(self.value(one)), number(self.value(other)))

@@ -18,9 +18,9 @@ from pathlib import Path
 from sass import disassembled
 from sass_thread import REGISTER, Instruction, Thread, after, parsed
 
-RANKS, THREADS, BLOCKS, WARP = 8, 512, 32, 32
-FULL_LINE = 16  # bytes of data
-RESULTS = 4  # lines that a thread of two-shot loads together
+RANKS, THREADS, BLOCKS, WARP, MASK = 8, 512, 32, 32, 0xFFFFFFFF
+EPOCH_LINES, FULL_LINES = 2 * 32 * 512 * RANKS, 1024  # kernel_arguments.hpp: all of a rank, and those of a block and hop
+RESULTS = 2  # lines that a thread of two-shot loads together
 FLAGS, PACKETS, INPUT = 1, 2, 3  # kinds of memory (arguments.cpp)
 EPOCH = 5  # of the operation before
 
@@ -64,14 +64,14 @@ class TimedThread(Thread):
         crossed = self.constant_us["store_us"] - self.now
         if kind == PACKETS:
             self.received += 1
-            return max(0.0, self.crossed() + crossed) + self.constant_us["cache_us"]
-        if kind == FLAGS and address & 0xFFFFFFFF < self.barrier_end:
+            return max(0.0, self.crossed(address) + crossed) + self.constant_us["cache_us"]
+        if kind == FLAGS and address & MASK < self.barrier_end:
             return max(0.0, self.announced + crossed) + self.constant_us["cache_us"]
         if kind == INPUT and self.prefetched:
             return max(self.constant_us["first_cache_us"], self.prefetched - self.now)
         return self.constant_us["memory_us"]
 
-    def crossed(self) -> float:
+    def crossed(self, _: int) -> float:
         """When the line that is loaded has crossed the link."""
         return self.sent[-1] + self.hop_us
 
@@ -79,7 +79,7 @@ class TimedThread(Thread):
         if address >> 40 == PACKETS:
             return [0, EPOCH + 1, 0, EPOCH + 1]
         if address >> 40 == FLAGS:
-            place = address & 0xFFFFFFFF
+            place = address & MASK
             if place < self.barrier_end:
                 return [1, EPOCH + 1]  # the fingerprint, and the epoch
             return [EPOCH if place == self.epoch_place else 0]
@@ -94,27 +94,58 @@ class TimedThread(Thread):
 
 
 class TwoShotThread(TimedThread):
-    """A thread of two-shot packets. The rank's lines cross the link in waves, a line of each thread in one wave."""
+    """A thread of two-shot packets that reduces units of the last wave. A wave is a line of each thread that sends. Waves of
+    contributions and of results cross the link in turn."""
 
-    def __init__(self, *arguments, waves: int, own_wave: int) -> None:
+    def __init__(self, *arguments, waves: int, rounds: int) -> None:
         super().__init__(*arguments)
-        self.waves, self.own_wave = waves, own_wave
-        self.ends: list[float] = []  # of the waves of contributions
+        self.waves = waves  # of a round
+        self.wave_us = self.hop_us / waves / rounds
+        self.contributions: list[float] = []  # when they were sent
+        self.results: list[list[float]] = []  # of each round, to each rank
+        self.loaded = {False: 0, True: 0}  # lines, by whether they carry results
+        self.turn = 0.0  # when it began
 
-    def crossed(self) -> float:
-        wave_us = self.hop_us / self.waves
-        if not self.ends:
-            end = 0.0
-            for sent in self.sent:
-                end = max(end, sent) + wave_us
-                self.ends.append(end)
-        if self.received <= RANKS:
-            return self.ends[self.own_wave]
-        # Threads with units of earlier waves have sent their results earlier by as much as their waves ended earlier.
-        wave, end = min(self.received - RANKS, self.waves), self.ends[-1]
-        for i in range(wave):
-            end = max(end, self.sent[-1] - self.ends[self.own_wave] + self.ends[i]) + wave_us
-        return end
+    @staticmethod
+    def carries_results(address: int) -> bool:
+        return ((address & MASK) // 16 - EPOCH_LINES) // FULL_LINES % 2 == 1
+
+    def store(self, address: int, words: list[int]) -> None:
+        super().store(address, words)
+        if address >> 40 != PACKETS or not any(words):
+            return
+        if self.carries_results(address):
+            if not self.results or len(self.results[-1]) == RANKS:
+                self.results.append([])
+            self.results[-1].append(self.now)
+            return
+        number, wave = divmod(len(self.contributions), self.waves)
+        if wave == 0 and number > 0:
+            self.begin_round(number)
+        self.contributions.append(self.now)
+        if wave == self.waves - 1 and number >= 2:
+            self.now += self.constant_us["fence_us"]  # one warp has a fence, and the others wait for it
+
+    def begin_round(self, number: int) -> None:
+        """A rank sends when all have announced the round before, from the third one on behind a fence."""
+        us = self.constant_us
+        announced = self.turn + (us["fence_us"] if number > 2 else 0.0)
+        self.now = self.turn = max(self.now, announced + us["store_us"] + us["cache_us"])
+
+    def crossed(self, address: int) -> float:
+        of_results = self.carries_results(address)
+        number = self.loaded[of_results] // (RESULTS if of_results else RANKS)
+        self.loaded[of_results] += 1
+        queue = [(sent, i // self.waves, False, i % self.waves) for i, sent in enumerate(self.contributions)]
+        for i, sent in enumerate(self.results):
+            # Threads with units of earlier waves send their results earlier.
+            queue += [(sent[-1] - (self.waves - 1 - wave) * self.wave_us, i, True, wave) for wave in range(self.waves)]
+        end = 0.0
+        for sent, *line in sorted(queue):
+            end = max(end, sent) + self.wave_us
+            if line == [number, of_results, self.waves - 1]:
+                return end
+        raise RuntimeError("a line is awaited that was not sent")
 
 
 def kernel_code(folder: str, path: str, name: str) -> dict[int, Instruction]:
@@ -135,7 +166,7 @@ def main() -> int:
     wrong = []
     for body, bytes_a_block, sizes in (
         ("packet_one_shot", 2 << 10, (8, 1 << 10, 16 << 10)),
-        ("packet_two_shot", 8 << 10, (32 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20)),
+        ("packet_two_shot", 8 << 10, (32 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)),
     ):
         code = kernel_code(folder, path, f"weft_{body}_float_sum")
         if not code:
@@ -147,13 +178,14 @@ def main() -> int:
             if body == "packet_one_shot":  # lines are twice their data
                 thread = TimedThread(code, arguments, 0, blocks, size * 2 * 7, constants)
                 lines = {"sent": 7, "received": 7}
-            else:  # the thread reduces a unit of the last wave
-                share = size // blocks // FULL_LINE // RANKS
+            else:  # full lines of 16 bytes
+                rounds = -(-size // (BLOCKS * FULL_LINES * 16))
+                share = size // rounds // blocks // 16 // RANKS
                 waves = share * RANKS // THREADS
                 thread = TwoShotThread(
-                    code, arguments, share - WARP, blocks, size * 7 / RANKS, constants, waves=waves, own_wave=waves - 1
+                    code, arguments, share - WARP, blocks, size * 7 / RANKS, constants, waves=waves, rounds=rounds
                 )
-                lines = {"sent": waves + RANKS, "received": RANKS + -(-waves // RESULTS) * RESULTS}
+                lines = {"sent": rounds * (waves + RANKS), "received": rounds * (RANKS + RESULTS)}
             try:
                 thread.run()
             except NotImplementedError as unknown:

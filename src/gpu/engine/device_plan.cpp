@@ -55,7 +55,8 @@ FusedTechniques techniques_of(const DeviceLayout& layout, Collective collective,
     const NameList allowed(layout.rules.names_for(collective, bytes));
     const bool there = has_fused_kernels(layout);
     return {there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot}),
-            there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot})};
+            there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot}),
+            layout.blocks_max >= cuda::packet_blocks};
 }
 
 // Whether fused bodies support a collective in messages of any size. All-reduce alone needs two-shot for long messages.

@@ -96,19 +96,21 @@ struct FailureReport {
 constexpr int lines_per_sender(int ranks) { return ranks <= few_ranks_max ? 512 : 64; }
 inline constexpr int packet_blocks = 32;  // the most blocks of a packet kernel
 constexpr uint32_t packet_lines(int ranks) { return 2u * packet_blocks * uint32_t(lines_per_sender(ranks) * ranks); }
-// Full lines by parity of the epoch, block, whether they carry results, and sending rank. The blocks together carry 1 MiB
-// in a round.
-inline constexpr uint32_t full_lines_of_block = 2048;  // contributions, and as many results
+// Full lines by buffer, block, whether they carry results, and sending rank. The blocks together carry 512 KiB in a round.
+// Four buffers, because three rounds of a long message are on their way while peers clear another one.
+inline constexpr uint32_t full_line_buffers = 4;
+inline constexpr uint32_t full_lines_of_block = 1024;  // contributions, and as many results
 constexpr int full_lines_per_sender(int ranks) {
     return int(full_lines_of_block / uint32_t(ranks) / 8 * 8);
 }  // whole cache lines
 // The index in the packet memory of any rank.
-constexpr uint32_t full_line_index(int ranks, uint32_t parity, int block, bool result, int sender, int line) {
-    const uint32_t area = (parity * packet_blocks + uint32_t(block)) * 2 + result;
+constexpr uint32_t full_line_index(int ranks, uint32_t buffer, int block, bool result, int sender, int line) {
+    const uint32_t area = (buffer * packet_blocks + uint32_t(block)) * 2 + result;
     return packet_lines(ranks) + area * full_lines_of_block + uint32_t(sender * full_lines_per_sender(ranks) + line);
 }
 constexpr size_t packet_memory_bytes(int ranks) {
-    return sizeof(PacketLine) * (packet_lines(ranks) + 2 * packet_blocks * 2 * size_t(full_lines_of_block));
+    return sizeof(PacketLine) *
+           (packet_lines(ranks) + full_line_buffers * packet_blocks * 2 * size_t(full_lines_of_block));
 }
 // The lines of all senders take turns in groups, so the lines of consecutive senders have a constant distance, and a kernel
 // loads eight of them from one address register. A group is two warps' lines, which a link carries together.

@@ -42,7 +42,7 @@ WEFT_DEVICE uint64_t data_of(const PacketLine& line) { return uint64_t(line.data
 // A half carries 4 bytes of data and the epoch. So a line is never cleared.
 struct EpochLines {
     static constexpr int unit_bytes = 8;  // data of a line
-    static constexpr bool are_cleared = false;
+    static constexpr bool are_cleared = false, overlap = false;
 
     static WEFT_DEVICE PacketLine line_of(const Pack<8>& data, uint32_t epoch) {
         return {data.words[0], epoch, data.words[1], epoch};
@@ -53,8 +53,8 @@ struct EpochLines {
     static WEFT_DEVICE Pack<8> data_of(const PacketLine& line) { return {{line.data0, line.data1}}; }
     // Of two-shot: the units of a share in one round. The upper half of a sender's memory holds results.
     static WEFT_DEVICE int share_most(int ranks) { return lines_per_sender(ranks) / 2; }
-    static WEFT_DEVICE uint32_t index(int ranks, uint32_t parity, int block, bool result, int sender, int line) {
-        return packet_index(ranks, parity, block, sender, line + (result ? share_most(ranks) : 0));
+    static WEFT_DEVICE uint32_t index(int ranks, uint32_t epoch, int block, bool result, int sender, int line) {
+        return packet_index(ranks, epoch & 1, block, sender, line + (result ? share_most(ranks) : 0));
     }
     // The distance between the lines of consecutive senders.
     static WEFT_DEVICE int sender_stride(int) { return packet_group; }
@@ -64,7 +64,7 @@ struct EpochLines {
 // Source: the Lamport kernels of TensorRT-LLM and FlashInfer, which mark by -0.0 and so change results.
 struct FullLines {
     static constexpr int unit_bytes = 16;
-    static constexpr bool are_cleared = true;
+    static constexpr bool are_cleared = true, overlap = true;  // overlap: rounds of two-shot do
 
     static WEFT_DEVICE PacketLine line_of(const Pack<16>& data, uint32_t) {
         return {data.words[0], marked(data.words[1]), data.words[2], marked(data.words[3])};
@@ -76,8 +76,8 @@ struct FullLines {
         return {{line.data0, ~line.epoch0, line.data1, ~line.epoch1}};
     }
     static WEFT_DEVICE int share_most(int ranks) { return full_lines_per_sender(ranks); }
-    static WEFT_DEVICE uint32_t index(int ranks, uint32_t parity, int block, bool result, int sender, int line) {
-        return full_line_index(ranks, parity, block, result, sender, line);
+    static WEFT_DEVICE uint32_t index(int ranks, uint32_t epoch, int block, bool result, int sender, int line) {
+        return full_line_index(ranks, epoch % full_line_buffers, block, result, sender, line);
     }
     static WEFT_DEVICE int sender_stride(int ranks) { return full_lines_per_sender(ranks); }
 

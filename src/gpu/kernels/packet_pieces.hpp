@@ -12,8 +12,7 @@ struct PacketRounds {
 };
 // A block's units of one round. The default: it has none.
 struct PacketLines {
-    const std::byte* in = nullptr;  // the first unit
-    std::byte* out = nullptr;
+    uint64_t begin = 0;               // bytes of the message before the first unit
     int count = 0;                    // units
     int whole_in = 0, whole_out = 0;  // so many units have all bytes and an aligned address
 };
@@ -76,11 +75,7 @@ class PacketPieces {
         const auto aligned = [](const std::byte* buffer, uint64_t stride) {
             return misalignment(buffer, unit_bytes) == 0 && stride % unit_bytes == 0;
         };
-        // A rank may have one of the buffers only, and null takes no offset.
-        const auto address = [&](const std::byte* buffer) {
-            return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(buffer) + first * unit_bytes);
-        };
-        return {address(send_), address(receive_), least((left + unit_bytes - 1) / unit_bytes),
+        return {first * unit_bytes, least((left + unit_bytes - 1) / unit_bytes),
                 aligned(send_, a_.send_stride) ? whole : 0, aligned(receive_, a_.receive_stride) ? whole : 0};
     }
     // The block's input of the first round arrives while begin() waits. parts: of the input, a stride apart.
@@ -88,7 +83,7 @@ class PacketPieces {
         WEFT_NO_UNROLL
         for (uint32_t at = uint32_t(team_.thread) * cache_line; at < uint32_t(lines.count) * unit_bytes;
              at += uint32_t(team_.threads) * cache_line) {
-            const std::byte* address = lines.in + at;
+            const std::byte* address = send_ + lines.begin + at;
             WEFT_NO_UNROLL
             for (int part = 0; part < parts; ++part, address += a_.send_stride) prefetch(address);
         }
@@ -96,13 +91,13 @@ class PacketPieces {
 
     // A unit of the data that lies `stride` bytes further.
     WEFT_DEVICE Data own_unit(const PacketLines& lines, int line, uint64_t stride = 0) const {
-        const std::byte* const address = lines.in + uint64_t(uint32_t(line)) * unit_bytes + stride;
+        const std::byte* const address = send_ + lines.begin + uint64_t(uint32_t(line)) * unit_bytes + stride;
         const Data unit = line < lines.whole_in ? load_pack<unit_bytes>(address)
                                                 : load_partial_unit<unit_bytes>(address, bytes_from(lines, line));
         return reducer_.scaled() ? scaled_unit<type, adds>(reducer_, unit) : unit;
     }
     WEFT_DEVICE void put_unit(const PacketLines& lines, int line, const Data& unit, uint64_t stride = 0) const {
-        std::byte* const address = lines.out + uint64_t(uint32_t(line)) * unit_bytes + stride;
+        std::byte* const address = receive_ + lines.begin + uint64_t(uint32_t(line)) * unit_bytes + stride;
         if (line < lines.whole_out)
             store_pack<unit_bytes>(address, unit);
         else
@@ -123,7 +118,7 @@ class PacketPieces {
 
     // The bytes of the message from a unit on.
     WEFT_DEVICE size_t bytes_from(const PacketLines& lines, int line) const {
-        return bytes_ - size_t(lines.in - send_) - size_t(uint32_t(line)) * unit_bytes;
+        return bytes_ - lines.begin - size_t(uint32_t(line)) * unit_bytes;
     }
 };
 

@@ -2,7 +2,10 @@
 // rank sends every owner its part, reduces the part that it owns, and sends the results to all. Ranks send to themselves,
 // too, so no unit has a path of its own. Groups of warps send to one peer each, and take its results.
 // Floating-point numbers use full lines, and others lines with epochs.
-// Two memories alternate as in packets.hpp. A full line is cleared by its reader, before that rank announces the next epoch.
+// Rounds of full lines overlap: while a rank sends one, it reduces the one before, and takes the results of the one before
+// that. So links are never idle. A rank that announces an epoch has taken all results up to three epochs earlier, and has
+// cleared their lines. All ranks have announced epoch e - 1 when a rank sends in epoch e, so four memories alternate, by
+// the epoch. Rounds of other lines do not overlap, and two memories suffice, as in packets.hpp.
 // Source: Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI Inference", 2025.
 #pragma once
 #include "src/gpu/kernels/packet_line.hpp"
@@ -33,57 +36,92 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
         PacketLines lines = lines_of(round, 0);
         prefetch_input(lines, 1);
         if (!barrier_.begin(failure)) return;
-        for (uint32_t number = 0; number < round.rounds; ++number) {
-            // Lines that this kernel has cleared need a release. Earlier kernels have ended.
-            barrier_.announce(Form::are_cleared && number != 0);
-            barrier_.at_tile(number);
-            if (number != 0) lines = lines_of(round, number);
-            const bool succeeds = for_ranks(true, [&](auto fixed) { return one_round<fixed>(lines, share); });
-            if (team_.any(!succeeds) || !barrier_.await(KernelWait::packet)) return;
+        const uint32_t epoch = barrier_.epoch() + 1, lag = Form::overlap && round.rounds > 1;
+        uint32_t number = 0;  // of the round that `lines` belongs to
+        for (uint32_t turn = 0; turn < round.rounds + 2 * lag; ++turn) {
+            if (turn < round.rounds) {
+                if (turn != 0 && !barrier_.await(KernelWait::packet)) return;
+                // Lines that this kernel has cleared need a release. Earlier kernels have ended.
+                barrier_.announce(Form::are_cleared && turn > lag);
+            }
+            barrier_.at_tile(turn);
+            bool succeeds = true;
+            WEFT_UNROLL
+            for (uint32_t part = 0; part < 3; ++part) {
+                const uint32_t wanted = turn - part * lag;
+                if (!succeeds || wanted >= round.rounds) continue;
+                if (wanted != number) lines = lines_of(round, number = wanted);
+                succeeds = for_ranks(true, [&](auto fixed) {
+                    if (part == 0) return send_units<fixed>(lines, share, epoch + number);
+                    if (part == 1) return reduce_units<fixed>(lines, share, epoch + number);
+                    return take_results<fixed>(lines, share, epoch + number);
+                });
+            }
+            if (team_.any(!succeeds)) return;
         }
-        barrier_.leave();
+        if (barrier_.await(KernelWait::packet)) barrier_.leave();
     }
 
   private:
-    static constexpr int batch = 8;    // lines that are loaded together
-    static constexpr int results = 4;  // the same, of one peer
+    // What a thread loads together: lines to reduce, units of its input, and results of one peer.
+    static constexpr int batch = 8, contributions = 2, results = 2;
 
-    // Of one thread. False: leave.
+    // The functions below are of one thread. False: leave. epoch: of the round.
     template <int fixed>
-    WEFT_DEVICE bool one_round(const PacketLines& lines, int share) const {
-        const int ranks = this->template ranks<fixed>();
-        each_peer<fixed>([&](int peer, int first, int stride) {
+    WEFT_DEVICE bool send_units(const PacketLines& lines, int share, uint32_t epoch) const {
+        return each_peer<fixed>([&](int peer, int first, int stride) {
             const int begin = peer * share;
             PacketLine* const packets = a_.packets[peer];
-            for (int line = first; line < share && begin + line < lines.count; line += stride)
-                send(packets + place_of<fixed>(false, a_.rank, line), own_unit(lines, begin + line));
+            const int end = share < lines.count - begin ? share : lines.count - begin;
+            for (int line = first; line < end; line += contributions * stride) {
+                Data units[contributions];
+                WEFT_UNROLL
+                for (int k = 0; k < contributions; ++k)
+                    if (line + k * stride < end) units[k] = own_unit(lines, begin + line + k * stride);
+                WEFT_UNROLL
+                for (int k = 0; k < contributions; ++k)
+                    if (line + k * stride < end)
+                        send(packets + place_of<fixed>(epoch, false, a_.rank, line + k * stride), units[k], epoch);
+            }
             return true;
         });
+    }
+    template <int fixed>
+    WEFT_DEVICE bool reduce_units(const PacketLines& lines, int share, uint32_t epoch) const {
+        const int ranks = this->template ranks<fixed>(), stride = Form::sender_stride(ranks);
         for (int line = team_.thread; line < share && a_.rank * share + line < lines.count; line += team_.threads) {
+            PacketLine* const from = own_packets() + place_of<fixed>(epoch, false, 0, line);
             Data result;
-            if (!reduce_line<fixed>(line, result)) return false;
-            const uint32_t place = place_of<fixed>(true, a_.rank, line);
+            if (!reduce_line<fixed>(from, epoch, result)) return false;
+            const uint32_t place = place_of<fixed>(epoch, true, a_.rank, line);
             WEFT_UNROLL
-            for (int k = 1; k <= ranks; ++k) send(a_.packets[this->template turned<fixed>(k)] + place, result);
-            clear<fixed>(line);
+            for (int k = 1; k <= ranks; ++k) send(a_.packets[this->template turned<fixed>(k)] + place, result, epoch);
+            WEFT_UNROLL
+            for (int k = 0; k < ranks && Form::are_cleared; ++k) store_line(from + k * stride, {});
         }
+        return true;
+    }
+    template <int fixed>
+    WEFT_DEVICE bool take_results(const PacketLines& lines, int share, uint32_t epoch) const {
         return each_peer<fixed>([&](int peer, int first, int stride) {
             const int begin = peer * share, end = share < lines.count - begin ? share : lines.count - begin;
             for (int line = first; line < end; line += results * stride)
-                if (!take_results<fixed>(lines, peer, begin, line, stride, end)) return false;
+                if (!take_lines<fixed>(lines, peer, begin, line, stride, end, epoch)) return false;
             return true;
         });
     }
     // The results of one peer for its units line, line + stride, ...
     template <int fixed>
-    WEFT_DEVICE bool take_results(const PacketLines& lines, int peer, int begin, int line, int stride, int end) const {
+    WEFT_DEVICE bool take_lines(const PacketLines& lines, int peer, int begin, int line, int stride, int end,
+                                uint32_t epoch) const {
         PacketLine seen[results];
         PacketLine* at[results];
         WEFT_UNROLL
         for (int k = 0; k < results; ++k)
-            at[k] = own_packets() + place_of<fixed>(true, peer, line + k * stride < end ? line + k * stride : line);
+            at[k] =
+                own_packets() + place_of<fixed>(epoch, true, peer, line + k * stride < end ? line + k * stride : line);
         const bool came = await_lines(
-            seen, [&](int k) { return at[k]; }, [&](int) { return peer; });
+            seen, epoch, [&](int k) { return at[k]; }, [&](int) { return peer; });
         if (!came) return false;
         WEFT_UNROLL
         for (int k = 0; k < results; ++k) {
@@ -93,19 +131,18 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
         }
         return true;
     }
-    // Combines the contributions of all ranks to an own unit in rank order.
+    // Combines the contributions of all ranks to an own unit in rank order. from: that of rank 0.
     template <int fixed>
-    WEFT_DEVICE bool reduce_line(int line, Data& result) const {
+    WEFT_DEVICE bool reduce_line(const PacketLine* from, uint32_t epoch, Data& result) const {
         const int ranks = this->template ranks<fixed>(), stride = Form::sender_stride(ranks);
         Elements value = {};
         WEFT_NO_UNROLL
-        for (int first = 0; first < ranks; first += batch) {
+        for (int first = 0; first < ranks; first += batch, from += batch * stride) {
             constexpr int most = fixed != 0 ? fixed : batch;
             const int count = ranks - first;
-            const PacketLine* const from = own_packets() + place_of<fixed>(false, first, line);
             PacketLine seen[most];
             const bool came = await_lines(
-                seen, [&](int k) { return from + (fixed != 0 || k < count ? k : 0) * stride; },
+                seen, epoch, [&](int k) { return from + (fixed != 0 || k < count ? k : 0) * stride; },
                 [&](int k) { return first + k; });
             if (!came) return false;
             WEFT_UNROLL
@@ -120,14 +157,6 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
         value.finish(reducer_);
         result = value.rounded();
         return true;
-    }
-    template <int fixed>
-    WEFT_DEVICE void clear(int line) const {
-        if (!Form::are_cleared) return;
-        const int ranks = this->template ranks<fixed>(), stride = Form::sender_stride(ranks);
-        PacketLine* const from = own_packets() + place_of<fixed>(false, 0, line);
-        WEFT_UNROLL
-        for (int k = 0; k < ranks; ++k) store_line(from + k * stride, {});
     }
 
     // Calls use(peer, first unit, stride) for the units of each peer's part that this thread carries. A group of warps has
@@ -147,12 +176,12 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
 
     // Waits for lines. All loads are issued before the first is used.
     template <int most, class At, class Sender>
-    WEFT_DEVICE bool await_lines(PacketLine (&seen)[most], At&& at, Sender&& sender) const {
+    WEFT_DEVICE bool await_lines(PacketLine (&seen)[most], uint32_t epoch, At&& at, Sender&& sender) const {
         const auto missing = [&] {
             int none = most;
             WEFT_UNROLL
             for (int k = most - 1; k >= 0; --k)
-                if (!Form::has_arrived(seen[k], barrier_.epoch())) none = k;
+                if (!Form::has_arrived(seen[k], epoch)) none = k;
             return none;
         };
         return barrier_.spin(
@@ -162,18 +191,18 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
                 for (int k = 0; k < most; ++k) seen[k] = load_line(at(k));
                 bool all = true;
                 WEFT_UNROLL
-                for (int k = 0; k < most; ++k) all = all && Form::has_arrived(seen[k], barrier_.epoch());
+                for (int k = 0; k < most; ++k) all = all && Form::has_arrived(seen[k], epoch);
                 return all;
             });
     }
-    WEFT_DEVICE void send(PacketLine* to, const Data& data) const {
-        store_line(to, Form::line_of(data, barrier_.epoch()));
+    WEFT_DEVICE void send(PacketLine* to, const Data& data, uint32_t epoch) const {
+        store_line(to, Form::line_of(data, epoch));
     }
     WEFT_DEVICE PacketLine* own_packets() const { return a_.packets[a_.rank]; }
     // Equal for all owners of packet memory.
     template <int fixed>
-    WEFT_DEVICE uint32_t place_of(bool result, int sender, int line) const {
-        return Form::index(this->template ranks<fixed>(), barrier_.epoch() & 1, team_.block, result, sender, line);
+    WEFT_DEVICE uint32_t place_of(uint32_t epoch, bool result, int sender, int line) const {
+        return Form::index(this->template ranks<fixed>(), epoch, team_.block, result, sender, line);
     }
 
     KernelBarrier barrier_;

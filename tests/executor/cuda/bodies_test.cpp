@@ -124,6 +124,35 @@ TEST_CASE("packets carry every NaN, also those that stand for a line without dat
             }
 }
 
+TEST_CASE("long messages in overlapping rounds of packets follow each other, with others between", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {2, 3}) {
+        VirtualRanks ranks(n);
+        for (int i = 0; i < (small() ? 6 : 40); ++i) {
+            const Launch launch{random() % 4 == 0 ? Body::packet_one_shot : Body::packet_two_shot,
+                                1 + int(random() % 2)};
+            Call call = call_of(random() % 4 == 0 ? weftInt32 : weftFloat32, weftSum);
+            call.tile_bytes = 4096;
+            inputs.fill(call, n, random() % (random() % 2 == 0 ? 60'000 : 6'000), random);
+            call.in_place = random_flags(n, random);
+            auto parts = ranks.prepare(call, launch);
+            for (auto& part : parts) {
+                if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+                part->start();
+            }
+            std::vector<Bytes> got;
+            for (auto& part : parts) {
+                part->join();
+                got.push_back(part->result());
+            }
+            if (const auto where = difference(call, got, in_rank_order(call)))
+                FAIL_CHECK(*where << ": " << text(call, launch));
+        }
+    }
+}
+
 TEST_CASE("many calls of every kind and size in a row, some ranks late, end well", "[cuda]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
