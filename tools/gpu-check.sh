@@ -66,7 +66,8 @@ toolkit=${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}
 plan() {
     cat <<'TABLE'
 copy                         1  30  2  gpu_test [copy]                                # the speed of a device copy
-smoke-all-reduce             1  30  2  threads all_reduce 8,64K,1M -n 1 --show algo   # all-reduce by packets and in peers' memory
+smoke-all-reduce             1  30  2  threads all_reduce 8,64K,1M -n 1 --show algo   # all-reduce by packets
+smoke-peer-memory            1  30  2  with WEFT_GPU_PACKET_BYTES=64K threads all_reduce 1M -n 1 --show algo  # all-reduce in peers' memory
 smoke-all-gather             1  30  2  threads all_gather 64,1M -n 1 --show algo      # all-gather, packets and peers' memory
 smoke-steps                  1  30  2  with WEFT_ALGO=ring threads all_reduce 64K,1M -n 1 --show algo  # all-reduce by the step machine
 smoke-messages               1  30  2  threads sendrecv 8,1M -n 1                     # messages
@@ -81,6 +82,8 @@ processes-descriptors        1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 
 gpus-threads                 1  60  8  gpus_threads all_reduce 8..256M -n 20 --show algo  # all-reduce
 gpus-registered              1  60  8  registered gpus_processes all_reduce 8..256M -n 20 --show algo -R 1  # all-reduce, registered
 gpus-processes               1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo  # all-reduce
+gpus-peer-memory             1  60  8  with WEFT_GPU_PACKET_BYTES=64K registered gpus_processes all_reduce 256K,512K,1M,4M,16M,32M,64M -n 20 -R 1  # all-reduce in peers' memory, registered
+gpus-staged                  1  60  8  with WEFT_GPU_PACKET_BYTES=64K gpus_processes all_reduce 256K,512K,1M,4M,16M,32M,64M -n 20  # all-reduce through staging memory
 gpus-graphs                  1  60  8  gpus_threads all_reduce 8..256M -n 20 -G 5     # all-reduce in graphs
 gpus-registered-graphs       1  60  8  registered gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
 gpus-engines                 1  60  8  by_engines gpus_processes all_gather 1M,32M,256M -n 20 -R 1  # all-gather by copy engines

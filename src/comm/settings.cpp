@@ -114,6 +114,7 @@ Result<Settings> settings_of_environment(int ranks) {
                                                                          : multicast_if_faster;
     rendezvous.proposal.gpu.threads = environment.gpu_threads / 32 * 32;
     rendezvous.proposal.gpu.staging_bytes = environment.gpu_staging_bytes;
+    rendezvous.proposal.gpu.packet_bytes = environment.gpu_packet_bytes;
     auto path = gpu_path_asked_for();
     if (!path) return path.take_status();
     rendezvous.proposal.gpu.path = *path;

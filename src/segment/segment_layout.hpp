@@ -25,6 +25,7 @@ struct AgreedGpuOptions {
     int32_t multicast;  // a MulticastUse
     GpuPath path;
     int64_t staging_bytes;  // of a rank
+    int64_t packet_bytes;   // the longest all-reduce of floats by packets
 };
 
 // Options that must be equal on all ranks although each rank reads its own environment: rank 0's values count.

@@ -17,9 +17,6 @@ constexpr FusedRow all_reduce_rows[] = {
     {false, FusedKernel::packet_two_shot, 512 << 10, 512 << 10},
     {false, FusedKernel::peer_two_shot, any_size, any_size},
 };
-// Of two-shot packets that carry data only. They need no staging memory and no barriers, so up to the first limit they are
-// predicted to win by a tenth or more over staged messages. With few blocks their rounds leave the links idle.
-constexpr size_t full_lines_most = 32 << 20, full_lines_most_of_few_blocks = 1 << 20;
 constexpr FusedRow parted_rows[] = {
     {true, FusedKernel::packet_one_shot, 512 << 10, 512 << 10},
     {true, FusedKernel::peer_one_shot, any_size, any_size},
@@ -42,9 +39,8 @@ size_t fused_bytes(const Operation& operation, int ranks) {
     return operation.collective == Collective::all_reduce ? operation.bytes() : operation.bytes() * size_t(ranks);
 }
 
-size_t most_bytes_of(const FusedRow& row, const Operation& operation, int ranks, bool all_blocks) {
-    if (row.kernel == FusedKernel::packet_two_shot && !is_integer(weftDataType_t(operation.type)))
-        return all_blocks ? full_lines_most : full_lines_most_of_few_blocks;
+size_t most_bytes_of(const FusedRow& row, const Operation& operation, int ranks, size_t packet_bytes) {
+    if (row.kernel == FusedKernel::packet_two_shot && !is_integer(weftDataType_t(operation.type))) return packet_bytes;
     if (ranks <= 2) return row.most_bytes_of_two;
     constexpr int scaled_from = 16;
     const bool sends_to_all = row.one_shot && operation.collective == Collective::all_reduce;
@@ -65,7 +61,7 @@ const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniq
                                                 : techniques.one_shot || techniques.two_shot;
         if (!there) continue;
         last = &row;
-        if (bytes <= most_bytes_of(row, operation, ranks, techniques.all_blocks)) return last;
+        if (bytes <= most_bytes_of(row, operation, ranks, techniques.packet_bytes)) return last;
     }
     // A one-shot kernel serves any size if nothing else can.
     return steps ? nullptr : last;

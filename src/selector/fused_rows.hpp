@@ -14,7 +14,7 @@ enum class FusedKernel : uint8_t { packet_one_shot, packet_two_shot, peer_one_sh
 // The fused techniques that ranks can use, and that WEFT_ALGO allows.
 struct FusedTechniques {
     bool one_shot = false, two_shot = false;
-    bool all_blocks = false;  // kernels of packets have as many blocks as long messages need
+    size_t packet_bytes = 0;  // the longest all-reduce of floating-point numbers by two-shot packets
 };
 
 struct FusedRow {
@@ -39,8 +39,9 @@ std::span<const FusedRow> fused_rows(Collective collective);
 // The bytes by which a row is chosen: of an all-reduce the message, of other collectives what passes a rank's links.
 size_t fused_bytes(const Operation& operation, int ranks);
 // The limit of a row. Above 16 ranks that of a one-shot all-reduce falls, because it sends the message to every rank.
-// Two-shot packets of floating-point numbers carry data only (cuda::FullLines), so they serve longer messages.
-size_t most_bytes_of(const FusedRow& row, const Operation& operation, int ranks, bool all_blocks);
+// Two-shot packets of floating-point numbers carry data only (cuda::FullLines) and need no barriers. Up to 32 MiB they are
+// predicted to win by a tenth or more over staged messages, so their limit is a setting.
+size_t most_bytes_of(const FusedRow& row, const Operation& operation, int ranks, size_t packet_bytes);
 // The row of a call. Null: none, so step algorithms serve. steps: whether step algorithms could.
 const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniques techniques, bool steps);
 

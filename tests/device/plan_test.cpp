@@ -94,18 +94,17 @@ TEST_CASE("fused kernels change at the limits of the selector's rows") {
         for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
             INFO(name_of(collective) << " of " << ranks << " ranks");
             for (const FusedRow& row : fused_rows(collective))
-                for (const auto& [type, all_blocks] :
-                     {std::pair{weftInt8, true}, {weftFloat8e4m3, true}, {weftFloat8e5m2, false}}) {
+                for (const auto type : {weftInt8, weftFloat8e4m3}) {
+                    const FusedTechniques techniques{true, true, 1 << 24};
                     Operation operation = operation_of(0);
                     operation.collective = collective;
                     operation.type = type;
-                    const size_t limit = most_bytes_of(row, operation, ranks, all_blocks);
+                    const size_t limit = most_bytes_of(row, operation, ranks, techniques.packet_bytes);
                     operation.count = limit == SIZE_MAX ? size_t(1) << 40 : limit;
                     if (ranks == 72 && row.one_shot && collective == Collective::all_reduce) CHECK(limit == 3640);
                     if (row.kernel == FusedKernel::packet_two_shot)
-                        CHECK(limit == (type == weftInt8 ? 512u << 10 : all_blocks ? 32u << 20 : 1u << 20));
+                        CHECK(limit == size_t(1) << (type == weftInt8 ? 19 : 24));
                     if (collective != Collective::all_reduce) operation.count /= size_t(ranks);
-                    const FusedTechniques techniques{true, true, all_blocks};
                     CHECK(choose_fused(operation, ranks, techniques, true) == &row);
                     ++operation.count;
                     CHECK((choose_fused(operation, ranks, techniques, true) == &row) == (limit == SIZE_MAX));
@@ -116,6 +115,25 @@ TEST_CASE("fused kernels change at the limits of the selector's rows") {
     CHECK(choose_fused(large, 4, {true, false}, true) == nullptr);
     CHECK(choose_fused(large, 4, {true, false}, false) == &fused_rows(Collective::all_reduce)[0]);
     CHECK(choose_fused(large, 4, {false, false}, false) == nullptr);
+}
+
+TEST_CASE("floating-point numbers go by packets up to the setting, or 1 MiB with few blocks") {
+    const auto body_of = [](size_t bytes, const DeviceLayout& layout) {
+        Operation operation = operation_of(bytes);
+        operation.type = weftFloat8e4m3;
+        return plan_on_device(operation, layout)->body;
+    };
+    DeviceLayout layout{8, 32, ""};
+    CHECK(body_of(32 << 20, layout) == cuda::Body::packet_two_shot);
+    CHECK(body_of((32 << 20) + 1, layout) == cuda::Body::peer_two_shot);
+    layout.packet_bytes = 2 << 20;
+    CHECK(body_of(2 << 20, layout) == cuda::Body::packet_two_shot);
+    CHECK(body_of((2 << 20) + 1, layout) == cuda::Body::peer_two_shot);
+    layout.blocks_max = 31;
+    CHECK(body_of(1 << 20, layout) == cuda::Body::packet_two_shot);
+    CHECK(body_of((1 << 20) + 1, layout) == cuda::Body::peer_two_shot);
+    layout.packet_bytes = 0;
+    CHECK(body_of(64 << 10, layout) == cuda::Body::peer_two_shot);
 }
 
 TEST_CASE("plans of different kernels and grids have different fingerprints, and none is the host's") {

@@ -447,7 +447,7 @@ TEST_CASE("weftCommInitAll takes a list of devices", "[results]") {
     weftComm_t comms[2];
     demand(weftCommInitAll(comms, 2, list.data()));
     char text[8000];
-    demand(weftCommExplain(comms[0], 1 << 20, weftFloat32, weftSum, text, sizeof text, nullptr));
+    demand(weftCommExplain(comms[0], 1 << 20, weftInt32, weftSum, text, sizeof text, nullptr));
     CHECK_THAT(text, Catch::Contains("in device memory: peer_two_shot") && Catch::Contains(", in place where all"));
     demand(weftCommExplain(comms[0], 100, weftFloat32, weftSum, text, sizeof text, nullptr));
     CHECK_THAT(text, Catch::Contains("in device memory: packet_one_shot"));

@@ -14,6 +14,8 @@ namespace {
 
 // A block of 512 threads has 32 KiB in flight: four 16-byte loads per thread.
 constexpr size_t peer_bytes_a_block = 32 << 10;
+// The longest all-reduce by packets of fewer blocks than they can have: then their rounds leave the links idle.
+constexpr size_t packet_bytes_of_few_blocks = 1 << 20;
 
 }  // namespace
 
@@ -56,7 +58,8 @@ FusedTechniques techniques_of(const DeviceLayout& layout, Collective collective,
     const bool there = has_fused_kernels(layout);
     return {there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot}),
             there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot}),
-            layout.blocks_max >= cuda::packet_blocks};
+            layout.blocks_max >= cuda::packet_blocks ? layout.packet_bytes
+                                                     : std::min(layout.packet_bytes, packet_bytes_of_few_blocks)};
 }
 
 // Whether fused bodies support a collective in messages of any size. All-reduce alone needs two-shot for long messages.

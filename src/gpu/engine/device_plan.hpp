@@ -41,6 +41,7 @@ struct DeviceLayout {
     AlgoRules rules = {};                             // of `algo`
     uint64_t rings = 0;                               // as Choice::rings
     int threads = cuda::threads_max;                  // per block: rank 0's WEFT_GPU_THREADS
+    size_t packet_bytes = 32 << 20;                   // rank 0's WEFT_GPU_PACKET_BYTES
     CommonSupport support = {};
     bool of_call = false;  // see layout_preferring()
     int channels = 0;      // requested by the call; 0: all

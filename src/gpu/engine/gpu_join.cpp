@@ -112,6 +112,7 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
     plans.blocks_min = usual.least;
     plans.blocks_max = usual.most;
     plans.threads = agreed.gpu.threads;
+    plans.packet_bytes = size_t(agreed.gpu.packet_bytes);
     for (const DeviceFacts& one : facts) plans.support.capabilities &= one.capabilities;
     const Layout layout = gpu_.machines->device_layout(0);
     plans.rings = gpu_.machines->device_rings();
