@@ -126,13 +126,13 @@ TEST_CASE("floating-point numbers go by packets up to the setting, or 1 MiB with
     DeviceLayout layout{8, 32, ""};
     CHECK(body_of(32 << 20, layout) == cuda::Body::packet_two_shot);
     CHECK(body_of((32 << 20) + 1, layout) == cuda::Body::peer_two_shot);
-    layout.packet_bytes = 2 << 20;
+    layout.block_rules.packet_bytes = 2 << 20;
     CHECK(body_of(2 << 20, layout) == cuda::Body::packet_two_shot);
     CHECK(body_of((2 << 20) + 1, layout) == cuda::Body::peer_two_shot);
     layout.blocks_max = 31;
     CHECK(body_of(1 << 20, layout) == cuda::Body::packet_two_shot);
     CHECK(body_of((1 << 20) + 1, layout) == cuda::Body::peer_two_shot);
-    layout.packet_bytes = 0;
+    layout.block_rules.packet_bytes = 0;
     CHECK(body_of(64 << 10, layout) == cuda::Body::peer_two_shot);
 }
 

@@ -1,8 +1,8 @@
 // virtual_ranks.cu: the kernels' bodies as several ranks in one grid, for a machine with one GPU, and for sanitizers and
 // profilers, which run kernels one after the other. Blocks i * blocks to (i + 1) * blocks - 1 are rank i's.
 #include "src/gpu/kernels/kernels.hpp"
-#include "src/gpu/kernels/packet_two_shot.hpp"
-#include "src/gpu/kernels/packets.hpp"
+#include "src/gpu/kernels/packets/packet_two_shot.hpp"
+#include "src/gpu/kernels/packets/packets.hpp"
 #include "src/gpu/kernels/peer_one_shot.hpp"
 #include "src/gpu/kernels/peer_two_shot.hpp"
 #include "src/gpu/kernels/steps.hpp"

@@ -37,6 +37,10 @@ BlockLimits BlockRules::limits_for(const BlockLimits& call) const {
     return {std::min(least, most), most};
 }
 
+size_t BlockRules::packet_bytes_of(int blocks) const {
+    return blocks >= cuda::packet_blocks ? packet_bytes : std::min(packet_bytes, packet_bytes_of_few_blocks);
+}
+
 std::string DevicePlan::text() const {
     return fmt::format("{}, {} block{} of {} threads{}", steps >= 0 ? algorithm.c_str() : cuda::name_of(body), blocks,
                        blocks == 1 ? "" : "s", threads,
@@ -58,8 +62,7 @@ FusedTechniques techniques_of(const DeviceLayout& layout, Collective collective,
     const bool there = has_fused_kernels(layout);
     return {there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot}),
             there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot}),
-            layout.blocks_max >= cuda::packet_blocks ? layout.packet_bytes
-                                                     : std::min(layout.packet_bytes, packet_bytes_of_few_blocks)};
+            layout.block_rules.packet_bytes_of(layout.blocks_max)};
 }
 
 // Whether fused bodies support a collective in messages of any size. All-reduce alone needs two-shot for long messages.

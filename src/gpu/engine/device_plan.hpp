@@ -15,10 +15,13 @@ namespace weft::internal {
 
 // How many blocks calls get.
 struct BlockRules {
-    int room = cuda::blocks_max;  // blocks_together() of the ranks' devices
-    BlockLimits asked = {};       // by rank 0's options
+    int room = cuda::blocks_max;     // blocks_together() of the ranks' devices
+    BlockLimits asked = {};          // by rank 0's options
+    size_t packet_bytes = 32 << 20;  // rank 0's WEFT_GPU_PACKET_BYTES
     // The least and the most for calls that ask for these limits; `asked` replaces what is not given.
     BlockLimits limits_for(const BlockLimits& call) const;
+    // The longest all-reduce of floating-point numbers by packets, if kernels have so many blocks at most.
+    size_t packet_bytes_of(int blocks) const;
 };
 
 // The support that the devices of all ranks have in common.
@@ -41,7 +44,6 @@ struct DeviceLayout {
     AlgoRules rules = {};                             // of `algo`
     uint64_t rings = 0;                               // as Choice::rings
     int threads = cuda::threads_max;                  // per block: rank 0's WEFT_GPU_THREADS
-    size_t packet_bytes = 32 << 20;                   // rank 0's WEFT_GPU_PACKET_BYTES
     CommonSupport support = {};
     bool of_call = false;  // see layout_preferring()
     int channels = 0;      // requested by the call; 0: all

@@ -107,12 +107,12 @@ void GpuJoin::plan(const std::vector<DeviceFacts>& facts, const net::Identity* i
             "the communicator has {} ranks, and kernels serve device memory of up to {}", ranks, ranks_max));
     DeviceLayout& plans = gpu_.layout;
     plans = {ranks, 0, agreed.algo};
-    plans.block_rules = {blocks_together(facts), {agreed.gpu.min_blocks, agreed.gpu.blocks}};
+    plans.block_rules = {
+        blocks_together(facts), {agreed.gpu.min_blocks, agreed.gpu.blocks}, size_t(agreed.gpu.packet_bytes)};
     const BlockLimits usual = plans.block_rules.limits_for({});
     plans.blocks_min = usual.least;
     plans.blocks_max = usual.most;
     plans.threads = agreed.gpu.threads;
-    plans.packet_bytes = size_t(agreed.gpu.packet_bytes);
     for (const DeviceFacts& one : facts) plans.support.capabilities &= one.capabilities;
     const Layout layout = gpu_.machines->device_layout(0);
     plans.rings = gpu_.machines->device_rings();

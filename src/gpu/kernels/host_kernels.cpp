@@ -5,8 +5,8 @@
 
 #include "src/gpu/kernels/kernels.hpp"
 #include "src/gpu/kernels/multicast/multicast.hpp"
-#include "src/gpu/kernels/packet_two_shot.hpp"
-#include "src/gpu/kernels/packets.hpp"
+#include "src/gpu/kernels/packets/packet_two_shot.hpp"
+#include "src/gpu/kernels/packets/packets.hpp"
 #include "src/gpu/kernels/peer_one_shot.hpp"
 #include "src/gpu/kernels/peer_two_shot.hpp"
 #include "src/gpu/kernels/steps.hpp"

@@ -36,7 +36,7 @@ enum Capability : uint32_t {
 constexpr uint64_t barrier_word(uint32_t epoch, uint32_t fingerprint) { return uint64_t(epoch) << 32 | fingerprint; }
 constexpr uint32_t epoch_of(uint64_t word) { return uint32_t(word >> 32); }
 
-// Packets (packet_line.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its arrival. Full
+// Packets (packets/packet_line.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its arrival. Full
 // lines carry 16 bytes of data: `epoch0` and `epoch1` are data, too.
 struct alignas(16) PacketLine {
     uint32_t data0, epoch0, data1, epoch1;

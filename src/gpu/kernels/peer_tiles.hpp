@@ -6,7 +6,7 @@
 // The kernels exchange the addresses, so a captured graph or a call with other buffers needs no agreement of the hosts.
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
-#include "src/gpu/kernels/packet_line.hpp"
+#include "src/gpu/kernels/packets/packet_line.hpp"
 #include "src/gpu/kernels/rows.hpp"
 
 namespace weft::internal::cuda {

@@ -8,8 +8,8 @@
 // the epoch. Rounds of other lines do not overlap, and two memories suffice, as in packets.hpp.
 // Source: Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI Inference", 2025.
 #pragma once
-#include "src/gpu/kernels/packet_line.hpp"
-#include "src/gpu/kernels/packet_pieces.hpp"
+#include "src/gpu/kernels/packets/packet_line.hpp"
+#include "src/gpu/kernels/packets/packet_pieces.hpp"
 
 namespace weft::internal::cuda {
 
@@ -63,7 +63,7 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
     }
 
   private:
-    // What a thread loads together: lines to reduce, units of its input, and results of one peer.
+    // Lines to reduce, units of the input, and results of one peer that a thread loads together.
     static constexpr int batch = 8, contributions = 2, results = 2;
 
     // The functions below are of one thread. False: leave. epoch: of the round.

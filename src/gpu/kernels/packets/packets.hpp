@@ -5,8 +5,8 @@
 // Source: NCCL's LL protocol; Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI Inference", 2025.
 #pragma once
 #include "src/gpu/kernels/message_arguments.hpp"
-#include "src/gpu/kernels/packet_line.hpp"
-#include "src/gpu/kernels/packet_pieces.hpp"
+#include "src/gpu/kernels/packets/packet_line.hpp"
+#include "src/gpu/kernels/packets/packet_pieces.hpp"
 
 namespace weft::internal::cuda {
 

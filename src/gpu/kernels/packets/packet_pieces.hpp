@@ -1,7 +1,7 @@
 // packet_pieces.hpp: the part of a message that a block of a packet kernel carries in each round, by units of one line.
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
-#include "src/gpu/kernels/packet_unit.hpp"
+#include "src/gpu/kernels/packets/packet_unit.hpp"
 
 namespace weft::internal::cuda {
 
