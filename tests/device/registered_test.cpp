@@ -51,6 +51,31 @@ TEST_CASE("registered buffers of processes come behind the switch, and leave it"
     }
 }
 
+TEST_CASE("graphs put the buffers of processes behind the switch, as long as they live", "[processes][fake]") {
+    using Kind = DeviceBuffer::Kind;
+    const auto memory = [](Kind kind) { return "memory " + std::to_string(int(kind)); };
+    const struct {
+        int each;
+        Kind of_first;
+        bool registers, in_place;
+    } cases[] = {{1, Kind::weft, true, true},   {2, Kind::weft, true, true},   {4, Kind::weft, true, true},
+                 {1, Kind::plain, true, false}, {2, Kind::plain, true, false}, {2, Kind::weft, false, false}};
+    for (const auto& [each, of_first, registers, in_place] : cases) {
+        INFO(each << " ranks of a process, " << int(of_first) << ", " << registers);
+        Job job(4, "gpus 4; attribute * 132 1; leaks fatal", 4, each);
+        const Folder folder;
+        job.variables = {"WEFT_GPU_MULTICAST=3", "WEFT_DEBUG=TRACE", "WEFT_DEBUG_SUBSYS=COLL,MEM",
+                         "WEFT_GPU_GRAPH_REGISTER=" + std::to_string(registers),
+                         "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+        const std::string use = in_place ? "switched_graphs 30000" : "staged_graphs 30000";
+        job.start({"init", memory(of_first), use, "destroy"});
+        job.start_all({"init", memory(Kind::weft), use, "destroy"});
+        job.finish();
+        CHECK(contains(job[0].output(), "graphs"));
+        CHECK(contains(logged(folder), "offers its memory behind the switch") == in_place);
+    }
+}
+
 TEST_CASE("copy engines gather from registered buffers of all ranks, and kernels if some are not registered",
           "[processes][fake]") {
     for (const auto& [each, kind] : {std::pair(1, DeviceBuffer::Kind::plain), {2, DeviceBuffer::Kind::weft}}) {

@@ -526,28 +526,10 @@ struct Worker {
         std::vector<std::vector<CUgraphExec>> captured;  // by capture and rank
         const auto capture = [&] {
             const int before = offers();
-            for (const auto& stream : streams) {
-                const Current current(stream->device);
-                demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-            }
-            sums.enqueue();
-            auto& made = captured.emplace_back();
-            for (const auto& stream : streams) {
-                const Current current(stream->device);
-                CUgraph graph = nullptr;
-                demand(cuStreamEndCapture(stream->handle, &graph));
-                demand(cuGraphInstantiateWithFlags(&made.emplace_back(), graph, 0));
-                demand(cuGraphDestroy(graph));
-            }
+            captured.push_back(graphs_of(sums));
             return offers() - before;
         };
-        const auto launch = [&] {
-            for (int index = 0; index < count; ++index) {
-                const Current current(device(index));
-                demand(cuGraphLaunch(captured.back()[size_t(index)], streams[size_t(index)]->handle));
-            }
-            sums.check();
-        };
+        const auto launch = [&] { launch_graphs(captured.back(), sums); };
         const auto end_oldest = [&] {
             for (CUgraphExec graph : captured.front()) demand(cuGraphExecDestroy(graph));
             captured.erase(captured.begin());
@@ -563,6 +545,48 @@ struct Worker {
         agree(true);
         if (sums.once() != 0) test::tell("wrong: offered without a graph");
         captured_messages(elements);
+        test::tell("graphs");
+    }
+    std::vector<CUgraphExec> graphs_of(const Sums& sums) {
+        for (const auto& stream : streams) {
+            const Current current(stream->device);
+            demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        }
+        sums.enqueue();
+        std::vector<CUgraphExec> made;
+        for (const auto& stream : streams) {
+            const Current current(stream->device);
+            CUgraph graph = nullptr;
+            demand(cuStreamEndCapture(stream->handle, &graph));
+            demand(cuGraphInstantiateWithFlags(&made.emplace_back(), graph, 0));
+            demand(cuGraphDestroy(graph));
+        }
+        return made;
+    }
+    void launch_graphs(const std::vector<CUgraphExec>& graphs, const Sums& sums) {
+        for (int index = 0; index < count; ++index) {
+            const Current current(device(index));
+            demand(cuGraphLaunch(graphs[size_t(index)], streams[size_t(index)]->handle));
+        }
+        sums.check();
+    }
+    // Graphs with the buffers of each round behind the switch: over all rounds more than there are places. Or never,
+    // because some rank's memory is of another kind.
+    void switched_graphs(size_t elements, bool in_place) {
+        for (int round = 0; round < (in_place ? 20 : 3); ++round) {
+            const Sums sums(*this, elements, false);
+            for (bool all = false; !all;) {
+                const int before = offers();
+                const std::vector<CUgraphExec> graphs = graphs_of(sums);
+                const int offered = offers() - before;
+                if (!in_place && offered != 0) test::tell("wrong: offered");
+                for (int launch = 0; launch < 2; ++launch) launch_graphs(graphs, sums);
+                for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
+                // Another process may be late: then the next graph has them.
+                all = !in_place || agree(offered == count);
+            }
+            if (sums.once() != 0) test::tell("wrong: offered without a graph");
+        }
         test::tell("graphs");
     }
     // A long message from each rank to the next, in a graph, of buffers that nobody has registered.
@@ -797,6 +821,8 @@ int main(int count, char** arguments) try {
         if (verb == "memory") worker.kind = DeviceBuffer::Kind(number);
         if (verb == "crowd") worker.crowd(int(number));
         if (verb == "graphs") worker.graphs(number);
+        if (verb == "switched_graphs") worker.switched_graphs(number, true);
+        if (verb == "staged_graphs") worker.switched_graphs(number, false);
         if (verb == "registered") worker.registered(number);
         if (verb == "staged") worker.staged(number);
         if (verb == "copies") worker.copies(number, false);

@@ -104,6 +104,22 @@ TEST_CASE("fp8 is added up as fp16, and integers have signs in the least and the
     CHECK(multimem_reduce<weftInt64, weftBxor>(at).words[0] == 0x80000000);
 }
 
+TEST_CASE("an object keeps a piece that it has bound until it ends, also if the piece is freed", "[multicast]") {
+    const FakeDriver driver("gpus 1; attribute * 132 1; multicast 1");
+    const Context context = driver.context();
+    const auto kept = [] { return contains(fake::leaks(), "a handle of 2097152 bytes\na handle of 2097152 bytes"); };
+    {
+        VmmMemory memory = take(VmmMemory::allocate(context, page));
+        MulticastObject object = take(MulticastObject::create(context, 1, page));
+        demand(object.add_device());
+        demand(object.bind_piece(memory.address()));
+        demand(object.map());
+        memory = {};
+        CHECK(kept());  // the object's and the memory's
+    }
+    CHECK_FALSE(contains(fake::leaks(), "a handle"));
+}
+
 TEST_CASE("each failing call is an error, and all that was made is given back", "[multicast]") {
     const struct {
         const char *function, *text;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "src/drivers/cuda/graph.hpp"
+#include "src/drivers/cuda/graph_life.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "tests/drivers/fake.hpp"
 #include "tests/drivers/hex.hpp"
@@ -300,6 +301,36 @@ TEST_CASE("the legacy stream is refused while a blocking stream is captured", "[
     CHECK(driver->StreamWriteValue64(nullptr, memory.address(), 1, 0) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     CHECK(!Graph::end(*driver, blocking));
     REQUIRE(driver->StreamDestroy(blocking) == CUDA_SUCCESS);
+}
+
+TEST_CASE("a graph's life ends with all that can launch it, also after the watcher's", "[graph]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const ContextScope scope(context);
+    const Stream stream = take(Stream::create(context));
+    const auto captured = [&](GraphLives& lives, std::shared_ptr<const GraphLife>& life) {
+        demand(Graph::begin(*driver, stream.handle()));
+        life = lives.watch(*driver, take(describe_stream(*driver, stream.handle())).graph);
+        REQUIRE(life);
+        return take(Graph::end(*driver, stream.handle()));
+    };
+    GraphLives lives;
+    std::shared_ptr<const GraphLife> first, second, orphan;
+    {
+        const Graph longer = captured(lives, first);
+        { const Graph shorter = captured(lives, second); }
+        CHECK(lives.take_ended());
+        CHECK_FALSE(lives.take_ended());
+        CHECK((!first->ended() && second->ended()));
+    }
+    CHECK(lives.take_ended());
+    CHECK(first->ended());
+    {
+        auto short_lived = std::make_unique<GraphLives>();
+        const Graph graph = captured(*short_lived, orphan);
+        short_lived.reset();
+    }
+    CHECK(orphan->ended());
 }
 
 TEST_CASE("objects that a graph retains live as long as anything that can launch it", "[graph]") {

@@ -9,6 +9,7 @@ Begun CopyEngineCalls::begin(const Call& call, const CollectiveCall& collective)
     failure_ = device.collectives().prepare(wanted);
     if (!failure_) return failure_.code() == weftUnhandledCudaError ? Begun::failed : Begun::refused;
     call_ = call;
+    by_kernels_ = false;
     offers_.resize(size_t(context_.ranks()));
     offers_[size_t(context_.rank)] = device.engine_copies().offer(wanted);
     Call exchange = gather_entries(Purpose::copies, context_.rank, offers_.data(), sizeof(CopyOffer));
@@ -20,6 +21,7 @@ Begun CopyEngineCalls::begin(const Call& call, const CollectiveCall& collective)
 }
 
 Progress CopyEngineCalls::advance() {
+    if (by_kernels_) return advance_kernels();
     const Progress progress = host_.advance();
     if (progress == Progress::failed) failure_ = host_.take_failure();
     if (progress != Progress::done) return progress;
@@ -37,9 +39,16 @@ Progress CopyEngineCalls::launch() {
         failure_ = device.engine_copies().launch(wanted, offers_, fingerprint(prepared));
         return failure_ ? Progress::done : Progress::failed;
     }
-    if (kernels_.begin(call_, collective) == Begun::yes) return Progress::done;
+    by_kernels_ = kernels_.begin(call_, collective) == Begun::yes;
+    if (by_kernels_) return advance_kernels();
     failure_ = kernels_.take_failure();
     return Progress::failed;
+}
+
+Progress CopyEngineCalls::advance_kernels() {
+    const Progress progress = kernels_.advance();
+    if (progress == Progress::failed) failure_ = kernels_.take_failure();
+    return progress;
 }
 
 }  // namespace weft::internal

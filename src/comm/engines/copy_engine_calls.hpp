@@ -22,17 +22,22 @@ class CopyEngineCalls {
     Status look() { return host_.look(); }
     Status cause() { return host_.cause(); }
     Status take_failure() { return std::move(failure_); }
-    void abandon() { host_.abandon(); }
+    void abandon() {
+        host_.abandon();
+        kernels_.abandon();
+    }
 
   private:
     // All ranks have read all offers.
     Progress launch();
+    Progress advance_kernels();
 
     RankContext& context_;
     HostCollectives& host_;
     KernelCalls& kernels_;
     Call call_;
     std::vector<CopyOffer> offers_;  // by rank
+    bool by_kernels_ = false;        // the offers did not suffice
     Status failure_;
 };
 

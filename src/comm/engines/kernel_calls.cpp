@@ -1,5 +1,7 @@
 #include "src/comm/engines/kernel_calls.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "src/comm/engines/uneven_collectives.hpp"
@@ -29,8 +31,21 @@ Begun KernelCalls::begin(const Call& call, const CollectiveCall& collective) {
     if (Status prepared = context_.device->collectives().prepare(device); !prepared)
         return not_prepared(std::move(prepared));
     // Before the launch: a kernel may fail at once, and its report names the call in our row.
-    context_.row().position.enter(++context_.sequence, context_.device->collectives().prepared());
-    return launched(context_.device->collectives().launch(device));
+    GpuCollectives& collectives = context_.device->collectives();
+    context_.row().position.enter(++context_.sequence, collectives.prepared());
+    collectives.register_captured(device);
+    if (collectives.awaits_switch()) [[unlikely]]
+        return awaiting_ = device, Begun::yes;
+    return launched(collectives.launch(device));
+}
+
+// This thread may have to make the call of another rank.
+Progress KernelCalls::launch_awaiting() {
+    GpuCollectives& collectives = context_.device->collectives();
+    if (collectives.awaits_switch()) return usleep(100), Progress::moved;
+    failure_ = collectives.launch(*awaiting_);
+    awaiting_.reset();
+    return failure_ ? Progress::done : Progress::failed;
 }
 
 Begun KernelCalls::begin_coalesced(std::span<const Call> calls) {

@@ -74,12 +74,9 @@ Status MulticastObject::add_device() {
 Status MulticastObject::bind(const VmmMemory& memory) { return bind_handle(memory.handle()); }
 
 Status MulticastObject::bind_piece(CUdeviceptr address) {
-    CUmemGenericAllocationHandle handle = 0;
-    WEFT_TRY(driver_->check(driver_->MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
+    WEFT_TRY(driver_->check(driver_->MemRetainAllocationHandle(&piece_, reinterpret_cast<void*>(address)),
                             "find the piece of memory that is mapped at {:#x}", address));
-    Status bound = bind_handle(handle);
-    driver_->MemRelease(handle);
-    return bound;
+    return bind_handle(piece_);
 }
 
 Status MulticastObject::bind_handle(CUmemGenericAllocationHandle memory) {
@@ -111,6 +108,7 @@ MulticastObject& MulticastObject::operator=(MulticastObject&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(handle_, other.handle_);
     std::swap(bytes_, other.bytes_);
+    std::swap(piece_, other.piece_);
     std::swap(address_, other.address_);
     std::swap(bound_, other.bound_);
     std::swap(mapped_, other.mapped_);
@@ -124,6 +122,7 @@ MulticastObject::~MulticastObject() {
     if (mapped_) driver_->MemUnmap(address_, bytes_);
     if (address_ != 0) driver_->MemAddressFree(address_, bytes_);
     driver_->MemRelease(handle_);
+    if (piece_ != 0) driver_->MemRelease(piece_);
 }
 
 }  // namespace weft::internal::cuda

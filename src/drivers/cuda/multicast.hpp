@@ -34,6 +34,7 @@ class MulticastObject {
     // have been added.
     Status bind(const VmmMemory& memory);
     // The same for a piece of VMM memory that begins at `address`, wherever it was allocated. It has the object's size.
+    // The object keeps the memory until it is destroyed, also if it is unmapped and released meanwhile.
     Status bind_piece(CUdeviceptr address);
     // Maps the object for the device. All devices have bound their memory.
     Status map();
@@ -49,6 +50,7 @@ class MulticastObject {
     int device_ = 0;
     CUmemGenericAllocationHandle handle_ = 0;
     size_t bytes_ = 0;
+    CUmemGenericAllocationHandle piece_ = 0;  // of bind_piece()
     CUdeviceptr address_ = 0;
     bool bound_ = false, mapped_ = false;
 };

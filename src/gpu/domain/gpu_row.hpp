@@ -41,7 +41,7 @@ struct alignas(8) StreamWord {
 };
 inline constexpr int copying_ranks_max = 16;  // ranks of a call by copy engines
 
-// A place for a registered buffer that all ranks try to put behind the switch (gpu/domain/multicast/switched_buffers.hpp).
+// A rank's buffer that all ranks try to put behind the switch (gpu/domain/multicast/switched_buffers.hpp).
 struct SwitchSlot {
     std::atomic<uint64_t> state;       // the buffer's number << 8 | the last step that the rank has ended (release)
     std::atomic<uint64_t> bytes;       // of the piece of memory around the buffer
@@ -52,6 +52,8 @@ inline constexpr int switch_slots = 32;
 struct GpuRow {
     DeviceFacts facts;
     SwitchSlot switched[switch_slots];
+    // By series of numbers: the rank takes no further slot for a number up to this one (release).
+    std::atomic<uint64_t> switch_passed[2];
     // By peer: its data may be read; it has read this rank's data.
     StreamWord ready[copying_ranks_max], done[copying_ranks_max];
     // 1: none of its kernels runs any more and it has unmapped its peers' device memory (release).

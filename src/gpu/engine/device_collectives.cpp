@@ -17,6 +17,13 @@ using cuda::MessageItem;
 using cuda::multicast_access;
 using cuda::ranks_max;
 
+namespace {
+
+// Of kernels of `multicast`: a reduce-scatter.
+bool scatters(const KernelArguments& a) { return a.reduces && a.send_stride != 0; }
+
+}  // namespace
+
 void DeviceCollectives::prefer(uint8_t preference, const CallPreference& wanted) {
     if (!gpu_.domain) return;  // nothing is chosen here
     CallPreference here = wanted;
@@ -121,20 +128,39 @@ void DeviceCollectives::export_buffers(PreparedLaunch& it, const DeviceCall& cal
     }
 }
 
+// All ranks do so for the same calls, whether their buffers are suitable or not.
+void DeviceCollectives::register_captured(const DeviceCall& call) {
+    if (!launcher_.registers_switched()) [[likely]]
+        return;
+    const PreparedLaunch& it = *prepared_;
+    const KernelArguments& a = it.arguments;
+    if (it.plan.body != Body::multicast || !a.exports_buffers || a.bytes % multicast_access != 0) return;
+    const uint64_t number = gpu_.domain->switched_buffers()->number_call(launcher_.capture_id());
+    const auto add = [&](uint64_t its_number, const void* address, size_t bytes) {
+        if (reinterpret_cast<uintptr_t>(address) % multicast_access == 0 &&
+            gpu_.domain->switched_windows()->find(address, bytes).token == 0)
+            launcher_.register_switched(its_number, address, bytes);
+    };
+    if (a.reduces) add(number, call.send, it.send_bytes);
+    if (!scatters(a)) add(number + 1, call.receive, it.receive_bytes);
+    gpu_.domain->switched_buffers()->pass(number + 1);
+}
+
 // Exports the places of the call's buffers in windows or registered buffers behind the switch, or nothing. Sums are loaded
 // from all ranks' send buffers. All but reduce-scatters are stored into all ranks' receive buffers.
 void DeviceCollectives::export_places(const PreparedLaunch& it, KernelArguments& a) const {
-    const bool scatters = a.reduces && a.send_stride != 0;
     const auto find = [&](const void* address, size_t bytes) -> cuda::SwitchedMemory {
         if (a.bytes % multicast_access != 0 || reinterpret_cast<uintptr_t>(address) % multicast_access != 0) return {};
         const cuda::SwitchedMemory in_window = gpu_.domain->switched_windows()->find(address, bytes);
-        return in_window.token != 0 ? in_window : gpu_.domain->switched_buffers()->find(address, bytes);
+        return in_window.token != 0
+                   ? in_window
+                   : gpu_.domain->switched_buffers()->find(address, bytes, launcher_.registers_switched());
     };
     const auto send = find(a.send, it.send_bytes), receive = find(a.receive, it.receive_bytes);
     a.switched_send = send.address;
     a.switched_receive = receive.address;
     // The buffer that the switch does not access may be anywhere: the other one's place stands in for it.
-    const uint64_t first = a.reduces ? send.token : receive.token, second = scatters ? send.token : receive.token;
+    const uint64_t first = a.reduces ? send.token : receive.token, second = scatters(a) ? send.token : receive.token;
     const bool all = first != 0 && second != 0;
     std::fill(std::begin(a.exported_send), std::end(a.exported_send),
               reinterpret_cast<const std::byte*>(all ? first : 0));

@@ -34,6 +34,8 @@ class DeviceCollectives final : public GpuCollectives {
     void prefer(uint8_t preference, const CallPreference& wanted) override;
     Status prepare(const DeviceCall& call) override;
     const Operation& prepared() const override { return prepared_->plan.operation; }
+    void register_captured(const DeviceCall& call) override;
+    bool awaits_switch() override { return launcher_.awaits_switch(); }
     Status launch(const DeviceCall& call) override;
     bool joins() const override;
     Status prepare_coalesced(std::span<const DeviceCall> calls) override;

@@ -31,8 +31,10 @@ Status DeviceLauncher::take_stream(void* stream) {
                     gpu_.copies_reason);
     facts_ = *facts;
     graph_registrations_.collect();
-    registers_graphs_ = facts_.capturing && gpu_.exports_buffers && !one_process(*gpu_.group) &&
-                        gpu_.group->header().agreed.gpu.graph_register != 0;
+    const bool registers =
+        facts_.capturing && gpu_.exports_buffers && gpu_.group->header().agreed.gpu.graph_register != 0;
+    registers_graphs_ = registers && !one_process(*gpu_.group);
+    registers_switched_ = registers && gpu_.domain->switched_buffers();
     return ok();
 }
 

@@ -24,6 +24,13 @@ class DeviceLauncher {
     // Whether other processes should use the buffers of the call in place from a graph on: register_captured() those.
     bool registers_captured() const { return registers_graphs_; }
     void register_captured(const void* buffer, size_t bytes) { graph_registrations_.add(buffer, bytes, facts_); }
+    // Whether all ranks try to put the buffers of the call behind the switch: register_switched() those.
+    bool registers_switched() const { return registers_switched_; }
+    uint64_t capture_id() const { return facts_.capture_id; }
+    void register_switched(uint64_t number, const void* buffer, size_t bytes) {
+        graph_registrations_.add_switched(number, buffer, bytes, facts_);
+    }
+    bool awaits_switch() { return graph_registrations_.awaits_switch(); }
     uint32_t next_launch() { return ++launches_; }
     uint32_t launches() const { return launches_; }
 
@@ -76,7 +83,7 @@ class DeviceLauncher {
     cuda::StreamFacts facts_;  // of the stream of the call
     cuda::KnownStreams known_streams_;
     GraphRegistrations graph_registrations_{gpu_};
-    bool registers_graphs_ = false;
+    bool registers_graphs_ = false, registers_switched_ = false;
     uint32_t launches_ = 0;
     std::optional<std::pair<int, int>> priorities_;  // the device's lowest and highest, after the first query
 };

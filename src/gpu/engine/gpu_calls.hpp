@@ -16,7 +16,7 @@ namespace weft::internal {
 inline constexpr int current_gpu = -1, no_gpu = -2;
 
 // Collectives on device memory, by kernels. A call has two steps: prepare() may refuse it, and a refused call does not
-// count; launch() enqueues it.
+// count; launch() enqueues it. Between them register_captured() is called.
 class GpuCollectives {
   public:
     virtual ~GpuCollectives() = default;
@@ -25,6 +25,10 @@ class GpuCollectives {
     virtual void prefer(uint8_t preference, const CallPreference& wanted) = 0;
     virtual Status prepare(const DeviceCall& call) = 0;
     virtual const Operation& prepared() const = 0;  // including its choice
+    // Registers the buffers of a captured call behind the switch.
+    virtual void register_captured(const DeviceCall& call) = 0;
+    // Whether launch() should wait for that: a second at most, while other ranks register theirs.
+    virtual bool awaits_switch() = 0;
     virtual Status launch(const DeviceCall& call) = 0;
     // Whether adjacent all-reduces of a group may share one kernel. The kernel executes each as if alone, so ranks need
     // not agree on it. If one is refused, all are, and the caller can make them one by one. All have the same stream,

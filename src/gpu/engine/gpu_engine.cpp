@@ -114,8 +114,8 @@ std::string CudaEngine::explain(const Operation& operation, uint8_t preference) 
                        gpu_.domain->fallback_text(),
                        plan->body == cuda::Body::multicast
                            ? gpu_.domain->switched_windows()
-                                 ? ", in place where buffers have the same place in windows or registered buffers of "
-                                   "weftMemAlloc memory on all ranks, else staged"
+                                 ? ", in place where buffers have the same place in windows, registered or captured "
+                                   "buffers of weftMemAlloc memory on all ranks, else staged"
                                  : ", staged"
                        : !plan->staged() ? ""
                        : gpu_.exports_buffers && !operation.scales()

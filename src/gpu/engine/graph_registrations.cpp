@@ -13,7 +13,8 @@ using cuda::BufferRegistry;
 
 namespace {
 
-// The service threads of the other processes look every 50 ms, and a thread of theirs maps.
+// The service threads of the other processes look every 50 ms, and a thread of theirs maps. Ranks capture at about the
+// same time.
 constexpr int64_t mapping_patience_us = 1'000'000;
 
 }  // namespace
@@ -22,23 +23,9 @@ GraphRegistrations::CapturedGraph* GraphRegistrations::graph_of(const cuda::Stre
     const auto known = std::find_if(graphs_.begin(), graphs_.end(),
                                     [&](const CapturedGraph& graph) { return graph.capture_id == capture.capture_id; });
     if (known != graphs_.end()) return &*known;
-    auto life = std::make_shared<Life>();
-    life->ended_graphs = ended_graphs_;
-    auto of_driver = std::make_unique<std::shared_ptr<Life>>(life);
-    const auto end = [](void* value) {
-        const std::unique_ptr<std::shared_ptr<Life>> ours(static_cast<std::shared_ptr<Life>*>(value));
-        (*ours)->ended.store(true, std::memory_order_release);           // pairs with collect()
-        (*ours)->ended_graphs->fetch_add(1, std::memory_order_release);  // pairs with collect()
-    };
-    const cuda::Driver& driver = *gpu_.device.driver;
-    const cuda::RelaxedCapture relaxed(driver);
-    CUuserObject object = nullptr;
-    if (driver.UserObjectCreate(&object, of_driver.get(), end, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
-        return nullptr;
-    of_driver.release();  // the object's
-    if (driver.GraphRetainUserObject(capture.graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) != CUDA_SUCCESS)
-        return nullptr;
-    return &graphs_.emplace_back(CapturedGraph{capture.capture_id, std::move(life), {}});
+    auto life = lives_.watch(*gpu_.device.driver, capture.graph);
+    if (!life) return nullptr;
+    return &graphs_.emplace_back(CapturedGraph{capture.capture_id, std::move(life)});
 }
 
 void GraphRegistrations::add(const void* address, size_t bytes, const cuda::StreamFacts& capture) {
@@ -80,20 +67,50 @@ bool GraphRegistrations::await_others(const void* address, size_t bytes) const {
     return true;
 }
 
+void GraphRegistrations::add_switched(uint64_t number, const void* address, size_t bytes,
+                                      const cuda::StreamFacts& capture) {
+    CapturedGraph* const graph = graph_of(capture);
+    if (!graph) return;
+    cuda::SwitchedBuffers& switched = *gpu_.domain->switched_buffers();
+    const uint64_t taken = switched.capture(number, address, bytes);
+    if (taken == 0) return;
+    if (std::find(graph->switched.begin(), graph->switched.end(), taken) == graph->switched.end()) {
+        graph->switched.push_back(taken);
+        switched.hold(taken);
+    }
+    if (graph->late) return;
+    awaited_.push_back(taken);
+    awaiting_capture_ = capture.capture_id;
+    awaited_until_us_ = now_us() + mapping_patience_us;
+}
+
+bool GraphRegistrations::awaits_switch() {
+    if (awaited_.empty()) return false;
+    cuda::SwitchedBuffers& switched = *gpu_.domain->switched_buffers();
+    switched.look();
+    std::erase_if(awaited_, [&](uint64_t number) { return !switched.is_coming(number); });
+    if (awaited_.empty()) return false;
+    if (!gpu_.group->aborted() && now_us() < awaited_until_us_) return true;
+    awaited_.clear();
+    for (CapturedGraph& graph : graphs_) graph.late |= graph.capture_id == awaiting_capture_;
+    WEFT_LOG_RANK(gpu_.rank, info, mem,
+                  "buffers are staged in a captured call: not all ranks have put theirs behind the switch in a second");
+    return false;
+}
+
 void GraphRegistrations::collect() {
     if (graphs_.empty() && closing_.empty()) [[likely]]
         return;
-    const uint64_t ended = ended_graphs_->load(std::memory_order_acquire);
-    if (ended == collected_ && closing_.empty()) return;
-    collected_ = ended;
+    if (!lives_.take_ended() && closing_.empty()) return;
     BufferRegistry& registry = *gpu_.buffer_registry;
     std::erase_if(graphs_, [&](const CapturedGraph& graph) {
-        if (!graph.life->ended.load(std::memory_order_acquire)) return false;
+        if (!graph.life->ended()) return false;
         for (const int entry : graph.entries) {
             registry.begin_to_remove(entry, BufferRegistry::RegistrationUse::buffer);
             closing_.push_back(entry);
             if (--graphs_of_entry_[entry] == 0) graphs_of_entry_.erase(entry);
         }
+        for (const uint64_t number : graph.switched) gpu_.domain->switched_buffers()->release(number);
         return true;
     });
     std::erase_if(closing_, [&](int entry) { return registry.removed(entry); });

@@ -1,11 +1,12 @@
-// graph_registrations.hpp: registers the buffers of captured calls, so that the graph's kernels use those of other
-// processes in place: the addresses are part of the graph. A graph's registrations end with it. Thread-bound to the rank.
+// graph_registrations.hpp: registers the buffers of captured calls, because the addresses are part of the graph. Its kernels
+// then use buffers of other processes in place, or all ranks' behind the switch. A graph's registrations end with it.
+// Thread-bound to the rank.
 #pragma once
-#include <atomic>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "src/drivers/cuda/graph_life.hpp"
 #include "src/gpu/engine/joined_gpu.hpp"
 
 namespace weft::internal {
@@ -19,20 +20,20 @@ class GraphRegistrations {
     // Waits until the other processes have mapped it, a second at most for a graph whose buffers are late. A buffer that
     // cannot be registered, or that is late, is staged.
     void add(const void* address, size_t bytes, const cuda::StreamFacts& capture);
+    // The same as add() for a buffer that may lie behind the switch. It does not wait.
+    void add_switched(uint64_t number, const void* address, size_t bytes, const cuda::StreamFacts& capture);
+    // Whether the capture waits for a buffer that other ranks have not put behind the switch yet.
+    bool awaits_switch();
     // Ends the registrations of graphs that are gone. It does not wait.
     void collect();
 
   private:
-    // Set by the driver, in any thread, when the graph and all that was made of it are gone.
-    struct Life {
-        std::shared_ptr<std::atomic<uint64_t>> ended_graphs;
-        std::atomic<bool> ended{false};
-    };
     struct CapturedGraph {
         uint64_t capture_id;
-        std::shared_ptr<Life> life;
-        std::vector<int> entries;
-        bool late = false;  // another process has not mapped a buffer in time: the capture waits for no further one
+        std::shared_ptr<const cuda::GraphLife> life;
+        std::vector<int> entries = {};
+        std::vector<uint64_t> switched = {};  // numbers of SwitchedBuffers
+        bool late = false;  // another rank has not mapped a buffer in time: the capture waits for no further one
     };
     // The graph of the capture; null: the driver does not tell when it ends.
     CapturedGraph* graph_of(const cuda::StreamFacts& capture);
@@ -40,11 +41,13 @@ class GraphRegistrations {
     bool await_others(const void* address, size_t bytes) const;
 
     JoinedGpu& gpu_;
-    std::shared_ptr<std::atomic<uint64_t>> ended_graphs_ = std::make_shared<std::atomic<uint64_t>>(0);
-    uint64_t collected_ = 0;
+    cuda::GraphLives lives_;
     std::vector<CapturedGraph> graphs_;
     std::map<int, int> graphs_of_entry_;
-    std::vector<int> closing_;  // entries that other processes may still map
+    std::vector<int> closing_;       // entries that other processes may still map
+    std::vector<uint64_t> awaited_;  // numbers of the call that is being captured
+    uint64_t awaiting_capture_ = 0;
+    int64_t awaited_until_us_ = 0;
 };
 
 }  // namespace weft::internal
