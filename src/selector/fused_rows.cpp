@@ -1,5 +1,7 @@
 #include "src/selector/fused_rows.hpp"
 
+#include <algorithm>
+
 #include "src/base/collective.hpp"
 #include "src/base/datatype.hpp"
 
@@ -40,9 +42,10 @@ size_t fused_bytes(const Operation& operation, int ranks) {
 }
 
 size_t most_bytes_of(const FusedRow& row, const Operation& operation, int ranks, size_t packet_bytes) {
-    if (row.kernel == FusedKernel::packet_two_shot && !is_integer(weftDataType_t(operation.type))) return packet_bytes;
-    if (ranks <= 2) return row.most_bytes_of_two;
     constexpr int scaled_from = 16;
+    if (row.kernel == FusedKernel::packet_two_shot && !is_integer(weftDataType_t(operation.type)))
+        return ranks == 1 || ranks > scaled_from ? std::min(packet_bytes, row.most_bytes) : packet_bytes;
+    if (ranks <= 2) return row.most_bytes_of_two;
     const bool sends_to_all = row.one_shot && operation.collective == Collective::all_reduce;
     return sends_to_all && ranks > scaled_from ? row.most_bytes * scaled_from / size_t(ranks) : row.most_bytes;
 }

@@ -39,8 +39,8 @@ std::span<const FusedRow> fused_rows(Collective collective);
 // The bytes by which a row is chosen: of an all-reduce the message, of other collectives what passes a rank's links.
 size_t fused_bytes(const Operation& operation, int ranks);
 // The limit of a row. Above 16 ranks that of a one-shot all-reduce falls, because it sends the message to every rank.
-// Two-shot packets of floating-point numbers carry data only (cuda::FullLines) and need no barriers. Up to 32 MiB they are
-// predicted to win by a tenth or more over staged messages, so their limit is a setting.
+// Two-shot packets of floating-point numbers carry data only (cuda::FullLines) and need no barriers. They are predicted to
+// win over staged messages, so of 2 to 16 ranks their limit is a setting.
 size_t most_bytes_of(const FusedRow& row, const Operation& operation, int ranks, size_t packet_bytes);
 // The row of a call. Null: none, so step algorithms serve. steps: whether step algorithms could.
 const FusedRow* choose_fused(const Operation& operation, int ranks, FusedTechniques techniques, bool steps);

@@ -103,7 +103,7 @@ TEST_CASE("fused kernels change at the limits of the selector's rows") {
                     operation.count = limit == SIZE_MAX ? size_t(1) << 40 : limit;
                     if (ranks == 72 && row.one_shot && collective == Collective::all_reduce) CHECK(limit == 3640);
                     if (row.kernel == FusedKernel::packet_two_shot)
-                        CHECK(limit == size_t(1) << (type == weftInt8 ? 19 : 24));
+                        CHECK(limit == size_t(1) << (type == weftInt8 || ranks > 16 ? 19 : 24));
                     if (collective != Collective::all_reduce) operation.count /= size_t(ranks);
                     CHECK(choose_fused(operation, ranks, techniques, true) == &row);
                     ++operation.count;

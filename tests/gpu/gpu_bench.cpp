@@ -112,12 +112,13 @@ double moved_by(const Schedule& schedule) {
         }
     return chunks / schedule.chunks;
 }
-// The same of all ranks; packets count twice, since half of a line is the epoch. A second read comes from caches.
+// The same of all ranks; one-shot packets count twice, since half of a line is the epoch. Of two-shot packets each full line
+// is stored, loaded and cleared, also those to oneself. A second read comes from caches.
 double moved_by(const Technique& technique, int ranks) {
     const double n = ranks;
     switch (technique.body) {
         case Body::packet_one_shot: return n * (2 + 4 * (n - 1));
-        case Body::packet_two_shot: return 2 * n + 8 * (n - 1);
+        case Body::packet_two_shot: return 2 * n + 6 * n;
         case Body::peer_two_shot: return 2 * n;
         // Each rank reads a whole, and writes it or, reduced, a part of it.
         case Body::peer_one_shot: return technique.collective == Collective::reduce_scatter ? n + 1 : 2 * n;

@@ -176,7 +176,7 @@ class Execution {
                 for (size_t k = 0; k < i; ++k)
                     if (cause.has(writes[i], writes[k])) return false;
         const Relation communication = reads_from | coherence | from_reads;
-        return (reads_from | returned_).acyclic() &&
+        return (reads_from | returned_ | coherence).acyclic() &&
                ((communication & strong_) | (program_order_ & overlaps_)).acyclic() &&
                (reads_from | from_reads).then(cause).irreflexive();
     }

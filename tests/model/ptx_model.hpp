@@ -30,7 +30,7 @@ struct Event {
 };
 
 // loads_return: beyond the axioms, what GPUs do. A load has its value before its thread branches on it or passes a barrier
-// of the block, so no write behind that feeds it.
+// of the block, so no write behind that feeds it. Nor does such a write come before the one that feeds it in coherence order.
 enum class Assume : uint8_t { axioms, loads_return };
 
 // A program in the order of each thread. Every location is 0 at first.

@@ -177,7 +177,7 @@ class Thread:
         return int(target, 16)
 
     def do_ret(self, _: Instruction, register: str, *__: str) -> int:
-        return self.get(register)
+        return self.get(register.split()[0])
 
     def do_bar(self, _: Instruction, *operands: str) -> None:
         self.barrier_predicate = operands[-1] if len(operands) > 1 else "PT"
@@ -228,6 +228,10 @@ class Thread:
             byte = source[nibble & 7]
             result |= ((0xFF if byte & 0x80 else 0) if nibble & 8 else byte) << 8 * i
         self.set(target, result)
+
+    def do_p2r(self, _: Instruction, target: str, __: str, source: str, mask: str) -> None:
+        bits = sum(self.predicate(f"P{i}") << i for i in range(7))
+        self.set(target, bits & int(mask, 16) | self.value(source) & ~int(mask, 16))
 
     def do_r2p(self, _: Instruction, __: str, source: str, mask: str) -> None:
         for i in range(7):

@@ -156,9 +156,16 @@ Result<DevicePlan> plan_fused(DevicePlan plan, const DeviceLayout& layout) {
                pays = always || (use == multicast_if_faster && multicast_pays(operation));
     plan.body = pays && cuda::multicast_serves(operation, layout.support.capabilities, !always) ? Body::multicast
                                                                                                 : body_of(row->kernel);
+    if (plan.body == Body::multicast) {
+        set_grid(plan, whole, peer_bytes_a_block, layout);
+        return plan;
+    }
     switch (row->kernel) {
         case FusedKernel::packet_one_shot: set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout); break;
-        case FusedKernel::packet_two_shot: set_grid(plan, whole, cuda::two_shot_bytes_a_block, layout); break;
+        case FusedKernel::packet_two_shot:
+            set_grid(plan, whole, size_t(cuda::threads_max) * (is_integer(weftDataType_t(operation.type)) ? 8 : 16),
+                     layout);
+            break;
         case FusedKernel::peer_one_shot:
         case FusedKernel::peer_two_shot: set_grid(plan, whole, peer_bytes_a_block, layout); break;
     }

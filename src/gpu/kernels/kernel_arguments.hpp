@@ -92,14 +92,14 @@ struct FailureReport {
 };
 
 // A rank's packet memory: lines by parity of the epoch, block and sending rank. Then come the full lines. Zero when the
-// communicator begins. Many ranks have many lines together: 64 of each keep the memory below 5 MiB.
+// communicator begins. Many ranks have many lines together: 64 of each keep those with epochs below 5 MiB.
 constexpr int lines_per_sender(int ranks) { return ranks <= few_ranks_max ? 512 : 64; }
 inline constexpr int packet_blocks = 32;  // the most blocks of a packet kernel
 constexpr uint32_t packet_lines(int ranks) { return 2u * packet_blocks * uint32_t(lines_per_sender(ranks) * ranks); }
-// Full lines by buffer, block, whether they carry results, and sending rank. The blocks together carry 512 KiB in a round.
+// Full lines by buffer, block, whether they carry results, and sending rank. The blocks together carry up to 1 MiB in a round.
 // Four buffers, because three rounds of a long message are on their way while peers clear another one.
 inline constexpr uint32_t full_line_buffers = 4;
-inline constexpr uint32_t full_lines_of_block = 1024;  // contributions, and as many results
+inline constexpr uint32_t full_lines_of_block = 2048;  // contributions, and as many results
 constexpr int full_lines_per_sender(int ranks) {
     return int(full_lines_of_block / uint32_t(ranks) / 8 * 8);
 }  // whole cache lines
@@ -143,8 +143,8 @@ struct StepBlock {
     ConnectionEnd source, target;
 };
 
-// The bytes of a message per block of packets: of one-shot, half of the block's lines; of two-shot, a full line a thread.
-inline constexpr size_t packet_bytes_a_block = 2 << 10, two_shot_bytes_a_block = 8 << 10;
+// The bytes of a message per block of one-shot packets and round: half of the block's lines.
+inline constexpr size_t packet_bytes_a_block = 2 << 10;
 
 struct MessageItem;
 

@@ -50,10 +50,10 @@ class KernelBarrier {
         return epoch_ < last_epoch || restart_epochs();
     }
     // Starts the next epoch and announces it to all peers, without a wait. The team has passed a barrier since the last
-    // epoch. Peers that await the epoch see all earlier work of this rank's stream. releases: also of this kernel.
-    WEFT_DEVICE void announce(bool releases = false) {
+    // epoch. Peers that await a barrier's epoch see all earlier work of this rank's stream.
+    WEFT_DEVICE void announce() {
         ++epoch_;
-        if (arguments_.domain) publish(releases || arguments_.bytes == 0);
+        if (arguments_.domain) publish(arguments_.bytes == 0);
     }
     // Waits until all peers have announced this epoch. Their earlier writes are visible afterwards.
     WEFT_DEVICE bool await(KernelWait waiting) const {
@@ -172,6 +172,8 @@ class KernelBarrier {
             peer = other;
         } else if (a.timeout_ns != 0 && now - begin > a.timeout_ns) {
             failure = KernelFailure::timeout;
+            // A rank that has not begun keeps others from sending what this thread waits for.
+            if (const int late = a.domain ? self.late_peer() : -1; late >= 0) peer = late;
         }
         if (failure != KernelFailure::none) {
             self.report_here(failure, waiting, peer, other_fingerprint);
@@ -188,6 +190,14 @@ class KernelBarrier {
             other_fingerprint = uint32_t(word);
             return peer;
         }
+        return -1;
+    }
+    // A peer that has not announced this epoch; -1: none.
+    WEFT_DEVICE int late_peer() const {
+        for (int peer = 0; peer < arguments_.ranks; ++peer)
+            if (peer != arguments_.rank &&
+                int32_t(epoch_of(load_relaxed(&own_.barrier[team_.block][peer])) - epoch_) < 0)
+                return peer;
         return -1;
     }
     WEFT_DEVICE bool same_operation(uint64_t word) const {

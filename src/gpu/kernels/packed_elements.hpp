@@ -182,6 +182,8 @@ class Reducer {
         }
         return op_ == weftMax ? each<weftMax>(left, right) : each<weftMin>(left, right);
     }
+    // Whether contribution() changes anything.
+    WEFT_DEVICE bool shares() const { return shares_; }
     // A contribution in the form in which one rank sums those of all ranks.
     WEFT_DEVICE WidenedWord<type> contribution(WidenedWord<type> value) const {
         if constexpr (adds && std::is_floating_point_v<A>) {

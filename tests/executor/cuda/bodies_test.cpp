@@ -192,7 +192,7 @@ TEST_CASE("ranks go on when their epochs are used up and begin again", "[cuda]")
         VirtualRanks ranks(n);
         ranks.go_to(cuda::KernelBarrier::last_epoch - 5);
         for (int i = 0; i < 12; ++i) {
-            Call call = call_of(weftInt32, weftSum);
+            Call call = call_of(i % 2 == 0 ? weftInt32 : weftFloat32, weftSum);
             call.tile_bytes = 1024;
             inputs.fill(call, n, 300, random);
             check(ranks, call, launch);

@@ -122,6 +122,30 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
               }) == "");
 }
 
+TEST_CASE("at the deadline threads that wait for a punctual rank's results name the rank that keeps it from them",
+          "[cuda]") {
+    std::mt19937 random(1);
+    for (const Launch& launch : {Launch{Body::packet_two_shot, 1}, Launch{Body::packet_two_shot, 2}})
+        for (const size_t count : {4, 40'000}) {  // fewer units than threads; rounds that overlap
+            CHECK(with_growing_limit(50, [&](int64_t timeout_ms) {
+                      VirtualRanks ranks(3);
+                      ranks.set_timeout_ms(timeout_ms);
+                      std::string objection;
+                      for (int i = 0; i < 3; ++i)
+                          ranks.run(call_of(3, launch, 1, random), launch);  // then blocks have 7 threads
+                      const Call call = call_of(3, launch, count, random);
+                      auto parts = ranks.prepare(call, launch);
+                      for (const int rank : {0, 1}) parts[size_t(rank)]->start();
+                      for (const int rank : {0, 1}) parts[size_t(rank)]->join();
+                      for (const int rank : {0, 1})
+                          if (ranks.report(rank).peer != 2)
+                              objection += fmt::format("rank {} misses rank {} after {} ms; ", rank,
+                                                       ranks.report(rank).peer, timeout_ms);
+                      return objection;
+                  }) == "");
+        }
+}
+
 TEST_CASE("without a deadline a kernel waits until it is aborted", "[cuda]") {
     std::mt19937 random(1);
     for (const Launch& launch : launches) {

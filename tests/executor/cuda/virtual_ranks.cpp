@@ -53,7 +53,8 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     std::copy(input.begin(), input.end(), reinterpret_cast<std::byte*>(send_begin_));
     in_place_ = in_place;
 
-    team_ = 1 + int(ranks.launches_ % 3);
+    constexpr int teams[] = {1, 2, 3, 7};
+    team_ = teams[ranks.launches_ % (ranks.ranks_ <= 4 ? 4 : 3)];
     KernelArguments& a = arguments;
     a.rank = rank;
     a.ranks = ranks.ranks_;

@@ -43,6 +43,7 @@ WEFT_DEVICE uint64_t data_of(const PacketLine& line) { return uint64_t(line.data
 struct EpochLines {
     static constexpr int unit_bytes = 8;  // data of a line
     static constexpr bool are_cleared = false, overlap = false;
+    static constexpr uint32_t buffers = 2;
 
     static WEFT_DEVICE PacketLine line_of(const Pack<8>& data, uint32_t epoch) {
         return {data.words[0], epoch, data.words[1], epoch};
@@ -65,6 +66,7 @@ struct EpochLines {
 struct FullLines {
     static constexpr int unit_bytes = 16;
     static constexpr bool are_cleared = true, overlap = true;  // overlap: rounds of two-shot do
+    static constexpr uint32_t buffers = full_line_buffers;
 
     static WEFT_DEVICE PacketLine line_of(const Pack<16>& data, uint32_t) {
         return {data.words[0], marked(data.words[1]), data.words[2], marked(data.words[3])};

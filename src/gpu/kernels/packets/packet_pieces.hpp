@@ -89,6 +89,12 @@ class PacketPieces {
         }
     }
 
+    // The same in the round after that of `lines`.
+    WEFT_DEVICE void prefetch_next(const PacketRounds& round, PacketLines lines) const {
+        lines.begin += uint64_t(uint32_t(round.lines)) * uint32_t(blocks_) * unit_bytes;
+        if (lines.begin + uint64_t(uint32_t(lines.count)) * unit_bytes <= bytes_) prefetch_input(lines, 1);
+    }
+
     // A unit of the data that lies `stride` bytes further.
     WEFT_DEVICE Data own_unit(const PacketLines& lines, int line, uint64_t stride = 0) const {
         const std::byte* const address = send_ + lines.begin + uint64_t(uint32_t(line)) * unit_bytes + stride;

@@ -4,8 +4,8 @@
 // Floating-point numbers use full lines, and others lines with epochs.
 // Rounds of full lines overlap: while a rank sends one, it reduces the one before, and takes the results of the one before
 // that. So links are never idle. A rank that announces an epoch has taken all results up to three epochs earlier, and has
-// cleared their lines. All ranks have announced epoch e - 1 when a rank sends in epoch e, so four memories alternate, by
-// the epoch. Rounds of other lines do not overlap, and two memories suffice, as in packets.hpp.
+// seen their lines cleared. All ranks have announced epoch e - 1 when a rank sends in epoch e, so four memories alternate,
+// by the epoch. Rounds of other lines do not overlap, and two memories suffice, as in packets.hpp.
 // Source: Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI Inference", 2025.
 #pragma once
 #include "src/gpu/kernels/packets/packet_line.hpp"
@@ -20,7 +20,8 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
     using Data = typename Base::Data;
     using Elements = Unit<type, adds, Form::unit_bytes>;
     using Base::a_, Base::reducer_, Base::team_;
-    using Base::for_ranks, Base::lines_of, Base::own_unit, Base::prefetch_input, Base::put_unit, Base::rounds_of;
+    using Base::for_ranks, Base::lines_of, Base::own_unit, Base::prefetch_input, Base::prefetch_next, Base::put_unit;
+    using Base::rounds_of;
 
   public:
     WEFT_DEVICE TwoShotPackets(const Team& team, const KernelArguments& arguments)
@@ -32,30 +33,29 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
     WEFT_DEVICE void run() {
         const uint32_t failure = barrier_.failure();
         const PacketRounds round = rounds_of(Form::share_most(a_.ranks) * a_.ranks);
-        const int share = int((uint32_t(round.lines) + uint32_t(a_.ranks) - 1) / uint32_t(a_.ranks));  // of each rank
         PacketLines lines = lines_of(round, 0);
         prefetch_input(lines, 1);
         if (!barrier_.begin(failure)) return;
         const uint32_t epoch = barrier_.epoch() + 1, lag = Form::overlap && round.rounds > 1;
-        uint32_t number = 0;  // of the round that `lines` belongs to
-        for (uint32_t turn = 0; turn < round.rounds + 2 * lag; ++turn) {
+        for (uint32_t turn = 0; turn < round.rounds || turn - 2 * lag < round.rounds; ++turn) {
             if (turn < round.rounds) {
                 if (turn != 0 && !barrier_.await(KernelWait::packet)) return;
-                // Lines that this kernel has cleared need a release. Earlier kernels have ended.
-                barrier_.announce(Form::are_cleared && turn > lag);
+                barrier_.announce();
             }
             barrier_.at_tile(turn);
             bool succeeds = true;
             WEFT_UNROLL
             for (uint32_t part = 0; part < 3; ++part) {
-                const uint32_t wanted = turn - part * lag;
-                if (!succeeds || wanted >= round.rounds) continue;
-                if (wanted != number) lines = lines_of(round, number = wanted);
+                const uint32_t number = turn - part * lag;
+                if (!succeeds || number >= round.rounds) continue;
+                if (turn != 0 && (lag != 0 || part == 0)) lines = lines_of(round, number);
+                const bool reused = number + Form::buffers < round.rounds;
                 succeeds = for_ranks(true, [&](auto fixed) {
-                    if (part == 0) return send_units<fixed>(lines, share, epoch + number);
-                    if (part == 1) return reduce_units<fixed>(lines, share, epoch + number);
-                    return take_results<fixed>(lines, share, epoch + number);
+                    if (part == 0) return send_units<fixed>(lines, share<fixed>(round), epoch + number);
+                    if (part == 1) return reduce_units<fixed>(lines, share<fixed>(round), epoch + number, reused);
+                    return take_results<fixed>(lines, share<fixed>(round), epoch + number, reused);
                 });
+                if (part == 0 && turn + 1 < round.rounds) prefetch_next(round, lines);
             }
             if (team_.any(!succeeds)) return;
         }
@@ -64,9 +64,16 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
 
   private:
     // Lines to reduce, units of the input, and results of one peer that a thread loads together.
-    static constexpr int batch = 8, contributions = 2, results = 2;
+    static constexpr int batch = 8, contributions = 2, results = 4;
 
-    // The functions below are of one thread. False: leave. epoch: of the round.
+    // The units of each rank in a round.
+    template <int fixed>
+    WEFT_DEVICE int share(const PacketRounds& round) const {
+        const uint32_t ranks = uint32_t(this->template ranks<fixed>());
+        return int((uint32_t(round.lines) + ranks - 1) / ranks);
+    }
+    // The functions below are of one thread. False: leave. epoch: of the round. reused: the lines
+    // serve another round of this kernel.
     template <int fixed>
     WEFT_DEVICE bool send_units(const PacketLines& lines, int share, uint32_t epoch) const {
         return each_peer<fixed>([&](int peer, int first, int stride) {
@@ -87,7 +94,7 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
         });
     }
     template <int fixed>
-    WEFT_DEVICE bool reduce_units(const PacketLines& lines, int share, uint32_t epoch) const {
+    WEFT_DEVICE bool reduce_units(const PacketLines& lines, int share, uint32_t epoch, bool reused) const {
         const int ranks = this->template ranks<fixed>(), stride = Form::sender_stride(ranks);
         for (int line = team_.thread; line < share && a_.rank * share + line < lines.count; line += team_.threads) {
             PacketLine* const from = own_packets() + place_of<fixed>(epoch, false, 0, line);
@@ -96,24 +103,26 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
             const uint32_t place = place_of<fixed>(epoch, true, a_.rank, line);
             WEFT_UNROLL
             for (int k = 1; k <= ranks; ++k) send(a_.packets[this->template turned<fixed>(k)] + place, result, epoch);
-            WEFT_UNROLL
-            for (int k = 0; k < ranks && Form::are_cleared; ++k) store_line(from + k * stride, {});
+            constexpr int most = fixed != 0 ? fixed : batch;
+            WEFT_NO_UNROLL
+            for (int first = 0; first < ranks; first += most)
+                if (!clear<most>(reused, ranks - first, from + first * stride, stride)) return false;
         }
         return true;
     }
     template <int fixed>
-    WEFT_DEVICE bool take_results(const PacketLines& lines, int share, uint32_t epoch) const {
+    WEFT_DEVICE bool take_results(const PacketLines& lines, int share, uint32_t epoch, bool reused) const {
         return each_peer<fixed>([&](int peer, int first, int stride) {
             const int begin = peer * share, end = share < lines.count - begin ? share : lines.count - begin;
             for (int line = first; line < end; line += results * stride)
-                if (!take_lines<fixed>(lines, peer, begin, line, stride, end, epoch)) return false;
+                if (!take_lines<fixed>(lines, peer, begin, line, stride, end, epoch, reused)) return false;
             return true;
         });
     }
     // The results of one peer for its units line, line + stride, ...
     template <int fixed>
     WEFT_DEVICE bool take_lines(const PacketLines& lines, int peer, int begin, int line, int stride, int end,
-                                uint32_t epoch) const {
+                                uint32_t epoch, bool reused) const {
         PacketLine seen[results];
         PacketLine* at[results];
         WEFT_UNROLL
@@ -127,7 +136,21 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
         for (int k = 0; k < results; ++k) {
             if (line + k * stride >= end) continue;
             put_unit(lines, begin + line + k * stride, Form::data_of(seen[k]));
-            if (Form::are_cleared) store_line(at[k], {});
+        }
+        return clear<results>(reused, (end - line + stride - 1) / stride, at[0], int(at[1] - at[0]));
+    }
+    // Clears lines that this thread has read: `most`, or `count` if that is less. waits: until it reads them as clear, so that
+    // a credit covers them. Without a wait the end of the kernel does.
+    template <int most>
+    WEFT_DEVICE bool clear(bool waits, int count, PacketLine* from, int stride) const {
+        if constexpr (Form::are_cleared) {
+            WEFT_UNROLL
+            for (int k = 0; k < most; ++k)
+                if (k < count) store_line(from + k * stride, {});
+            if (waits)
+                return barrier_.spin(
+                    KernelWait::packet, [&] { return a_.rank; },
+                    [&] { return are_clear(from, stride, count < most ? count : most); });
         }
         return true;
     }
@@ -145,18 +168,37 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
                 seen, epoch, [&](int k) { return from + (fixed != 0 || k < count ? k : 0) * stride; },
                 [&](int k) { return first + k; });
             if (!came) return false;
-            WEFT_UNROLL
-            for (int k = 0; k < most; ++k) {
-                if (fixed == 0 && k >= count) continue;
-                auto wide = Elements::widen(Form::data_of(seen[k]));
+            // Few calls have shares, and their multiplications take as long as the sums.
+            const auto add = [&](auto shares) {
                 WEFT_UNROLL
-                for (auto& word : wide.at) word = reducer_.contribution(word);
-                value = first + k == 0 ? wide : combine(reducer_, value, wide);
-            }
+                for (int k = 0; k < most; ++k) {
+                    if (fixed == 0 && k >= count) continue;
+                    auto wide = Elements::widen(Form::data_of(seen[k]));
+                    WEFT_UNROLL
+                    for (auto& word : wide.at)
+                        if (shares) word = reducer_.contribution(word);
+                    value = first + k == 0 ? wide : combine(reducer_, value, wide);
+                }
+            };
+            if (adds && reducer_.shares())
+                add(std::true_type());
+            else
+                add(std::false_type());
         }
         value.finish(reducer_);
         result = value.rounded();
         return true;
+    }
+
+    // At most eight lines, which are loaded together. Out of line, because long messages alone need it.
+    static WEFT_DEVICE_COLD bool are_clear(const PacketLine* from, int stride, int count) {
+        PacketLine seen[batch];
+        WEFT_UNROLL
+        for (int k = 0; k < batch; ++k) seen[k] = load_line(from + (k < count ? k : 0) * stride);
+        uint32_t left = 0;
+        WEFT_UNROLL
+        for (int k = 0; k < batch; ++k) left |= seen[k].epoch0 | seen[k].epoch1;
+        return left == 0;
     }
 
     // Calls use(peer, first unit, stride) for the units of each peer's part that this thread carries. A group of warps has

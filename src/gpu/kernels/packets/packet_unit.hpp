@@ -8,25 +8,38 @@ namespace weft::internal::cuda {
 template <int bytes>
 WEFT_DEVICE_COLD Pack<bytes> load_partial_unit(const std::byte* address, size_t left) {
     Pack<bytes> unit = {};
-    const bool by_words = left >= size_t(bytes) && misalignment(address, 4) == 0;
+    const uint32_t offset = left >= size_t(bytes) ? misalignment(address, 8) : 1;
     WEFT_UNROLL
     for (int word = 0; word < bytes / 4; ++word) {
-        if (by_words) unit.words[word] = load_pack<4>(address + 4 * word).words[0];
-        WEFT_UNROLL
-        for (int i = 4 * word; i < 4 * word + 4; ++i)
-            if (!by_words && size_t(i) < left) unit.words[word] |= uint32_t(address[i]) << 8 * (i % 4);
+        if (offset == 0) {
+            if (word % 2 != 0) continue;
+            const Pack<8> half = load_pack<8>(address + 4 * word);
+            unit.words[word] = half.words[0];
+            unit.words[word + 1] = half.words[1];
+        } else if (offset == 4) {
+            unit.words[word] = load_pack<4>(address + 4 * word).words[0];
+        } else {
+            WEFT_UNROLL
+            for (int i = 4 * word; i < 4 * word + 4; ++i)
+                if (size_t(i) < left) unit.words[word] |= uint32_t(address[i]) << 8 * (i % 4);
+        }
     }
     return unit;
 }
 template <int bytes>
 WEFT_DEVICE_COLD void store_partial_unit(std::byte* address, size_t left, Pack<bytes> unit) {
-    const bool by_words = left >= size_t(bytes) && misalignment(address, 4) == 0;
+    const uint32_t offset = left >= size_t(bytes) ? misalignment(address, 8) : 1;
     WEFT_UNROLL
     for (int word = 0; word < bytes / 4; ++word) {
-        if (by_words) store_pack<4>(address + 4 * word, {{unit.words[word]}});
-        WEFT_UNROLL
-        for (int i = 4 * word; i < 4 * word + 4; ++i)
-            if (!by_words && size_t(i) < left) address[i] = std::byte(unit.words[word] >> 8 * (i % 4));
+        if (offset == 0) {
+            if (word % 2 == 0) store_pack<8>(address + 4 * word, {{unit.words[word], unit.words[word + 1]}});
+        } else if (offset == 4) {
+            store_pack<4>(address + 4 * word, {{unit.words[word]}});
+        } else {
+            WEFT_UNROLL
+            for (int i = 4 * word; i < 4 * word + 4; ++i)
+                if (size_t(i) < left) address[i] = std::byte(unit.words[word] >> 8 * (i % 4));
+        }
     }
 }
 
