@@ -22,6 +22,7 @@ struct RankHealth {
     uint64_t partner_wait;
     uint64_t wanted, failed;  // see SplitRow
     uint32_t held_calls;
+    uint32_t kernels_ended;  // GpuRow::left
     Operation operation;
 };
 
@@ -91,7 +92,11 @@ void HealthTable::put(int rank, ByteWriter& to) const {
     // Read before the other words: a rank that has left makes no call, so its newest call is final.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     const auto position = row.position.read();
+    const bool left = entry.state == uint32_t(RankState::left);
     entry.stopped = Liveness(*segment_).stopped(rank);
+    // A process takes its kernels with it.
+    entry.kernels_ended =
+        row.gpu.left.load(std::memory_order_acquire) != 0 || (left && !Liveness(*segment_).alive(rank));
     const auto age_us = [now = now_us()](const std::atomic<int64_t>& since) -> int64_t {
         const int64_t since_us = since.load(std::memory_order_relaxed);
         return since_us == 0 ? 0 : std::max<int64_t>(1, now - since_us);
@@ -203,6 +208,7 @@ void HealthTable::read_table(ByteReader& content, int64_t known_us) {
             row.split.failed.store(entry.failed, std::memory_order_relaxed);
         }
         if (left) row.state.store(RankState::left, std::memory_order_release);
+        if (entry.kernels_ended) row.gpu.left.store(1, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) mark_dead(*segment_, entry.rank);
         row.remote.stopped.store(entry.stopped, std::memory_order_relaxed);
         const auto since = [now](int64_t age_us) { return age_us == 0 ? 0 : now - age_us; };

@@ -1,6 +1,9 @@
 // fabric_test.cpp: NVLink domains of several simulated hosts (WEFT_HOSTID) on the fake driver. Kernels reach the memory
-// of all ranks by fabric handles. Where they cannot, the network serves as without a domain.
+// of all ranks by fabric handles, also for messages. Where they cannot, the network serves as without a domain.
+#include <fstream>
+
 #include "tests/device/job.hpp"
+#include "tests/folder.hpp"
 
 namespace weft::internal::test {
 
@@ -9,6 +12,8 @@ namespace {
 const char* const in_domain = "gpus 4; fabric * 7; leaks fatal";
 const char* const spans = "one NVLink domain has all ";
 const char* const falls_back = "the hosts are in one NVLink domain, but use the network between them: ";
+// The log of a connection of device messages over the network (message_channel_remote).
+const char* const messages_connect = ", channel 4096, ";
 
 struct DomainJob : Job {
     DomainJob(int hosts, int processes, int each) : Job(hosts * processes * each, in_domain, 4, each) {
@@ -24,10 +29,20 @@ Steps work() {
             "messages 30000", "reduce 30", "reduce 300001", "all 70001", "reduce 5",    "destroy"};
 }
 
+// In long messages a channel uses its slots several times. They stand beside collectives, whose kernels have the same
+// flags.
+Steps exchanges() {
+    return {"init",         "messages 1",     "messages 0",
+            "messages 77",  "messages 30001", "reduce 100",
+            "crossing 3",   "crossing 7001",  "counted 3",
+            "counted 5001", "replays 70001",  "reduce 70001",
+            "replays 5",    "counted 0",      small() ? "messages 200001" : "messages 1300001",
+            "host 100",     "reduce 3",       "destroy"};
+}
+
 }  // namespace
 
-TEST_CASE("hosts of one NVLink domain reach each other's device memory, and send messages over the network",
-          "[fabric]") {
+TEST_CASE("hosts of one NVLink domain reach each other's device memory", "[fabric]") {
     for (const auto& [hosts, processes, each] :
          {std::tuple(2, 1, 1), std::tuple(2, 2, 1), std::tuple(2, 1, 2), std::tuple(3, 1, 1), std::tuple(2, 2, 2)}) {
         if (small() && hosts * processes * each == 3) continue;
@@ -38,6 +53,20 @@ TEST_CASE("hosts of one NVLink domain reach each other's device memory, and send
         CHECK(contains(job[0].error(), spans + std::to_string(hosts) + " hosts"));
         CHECK(contains(job[0].error(), "packet_one_shot"));
         CHECK(contains(job[0].error(), "peer_two_shot"));
+    }
+}
+
+TEST_CASE("messages and uneven parts between hosts of one NVLink domain need no network", "[fabric]") {
+    for (const auto& [hosts, processes, each] :
+         {std::tuple(2, 1, 1), std::tuple(2, 2, 1), std::tuple(2, 1, 2), std::tuple(3, 1, 1)}) {
+        if (small() && hosts * processes * each != 3) continue;
+        INFO(hosts << " hosts of " << processes << " processes of " << each << " ranks");
+        DomainJob job(hosts, processes, each);
+        job.start_all(exchanges());
+        job.finish();
+        CHECK(contains(job[0].error(), spans + std::to_string(hosts) + " hosts: collectives and messages use"));
+        for (int process = 0; process < hosts * processes; ++process)
+            CHECK_FALSE(contains(job[process].error(), messages_connect));
     }
 }
 
@@ -86,12 +115,14 @@ TEST_CASE("if a step of making an NVLink domain of hosts fails on one, all use t
             INFO(obstacle.there << " on host " << host);
             DomainJob job(2, 1, 1);
             for (const int one : {0, 1})
-                job.start({"init", "reduce 1001", "all 3001", "reduce 70000", "destroy"},
+                job.start({"init", "reduce 1001", "messages 30001", "all 3001", "counted 501", "replays 3001",
+                           "reduce 70000", "destroy"},
                           in_domain + std::string(one == host ? std::string("; ") + obstacle.there : ""));
             job.finish();
             CHECK_FALSE(contains(job[0].error(), spans));
             CHECK(contains(job[0].error(), falls_back + std::string("rank ")));
             CHECK(contains(job[0].error(), obstacle.text));
+            for (const int one : {0, 1}) CHECK(contains(job[one].error(), messages_connect));
         }
 }
 
@@ -115,6 +146,108 @@ TEST_CASE("a rank of another host of the NVLink domain that dies or leaves while
         CHECK(contains(job[0].error(), spans));
         CHECK(contains(job[0].output(), "error 6"));
         CHECK((contains(job[0].output(), name) || (dies && contains(job[0].output(), "is lost"))));
+    }
+}
+
+TEST_CASE("a rank of another host of the NVLink domain that dies or leaves while messages wait for it is named",
+          "[fabric]") {
+    for (const bool dies : {true, false})
+        // Without a collective before, nothing but the message tells that the ranks work. A rank alone on its host is its
+        // leader. If it is not, the end of its kernels is reported on request.
+        for (const auto& [hosts, processes, before, receives] :
+             {std::tuple(3, 1, "say alone", "receive 100"), std::tuple(2, 2, "reduce 10", "receive 100"),
+              std::tuple(2, 2, "say alone", "receive 100"), std::tuple(2, 2, "say alone", "receive_in_graph 100")}) {
+            INFO(hosts << " hosts, " << (dies ? "dies, " : "leaves, ") << before << ", " << receives);
+            DomainJob job(hosts, processes, 1);
+            const int victim = hosts * processes - 1, others = victim - (processes - 1);
+            job.start({"init", before, receives, "error", "destroy"});
+            while (job.started() < others) job.start({"init", before, "error", "destroy"});
+            while (job.started() < victim) job.start({"init", before, "pause"});
+            job.start({"init", before, "say ready", dies ? "pause" : "destroy"});
+            REQUIRE(job[victim].says("ready"));
+            const std::string name = "rank " + std::to_string(victim) + " (pid " + std::to_string(job[victim].pid());
+            if (dies) {
+                job[victim].kill(SIGKILL);
+                job[victim].wait();
+            }
+            for (int rank = 0; rank < others; ++rank) {
+                job.finish(rank);
+                INFO(job[rank].output());
+                CHECK(contains(job[rank].error(), spans) == (rank == 0));
+                CHECK(contains(job[rank].output(), "error 6"));
+                CHECK((contains(job[rank].output(), name) || (dies && contains(job[rank].output(), "is lost"))));
+                CHECK((dies || contains(job[rank].output(), "left the communicator, and kernels of rank 0 wait")));
+            }
+        }
+}
+
+TEST_CASE("a message comes from a rank of another host of the NVLink domain that leaves before its kernel begins",
+          "[fabric]") {
+    DomainJob job(2, 2, 1);
+    job.start({"init", "receive 300001", "state", "destroy"});
+    for (const int rank : {1, 2}) {
+        (void)rank;
+        job.start({"init", "destroy"});
+    }
+    job.start({"init", "send_late 300001"});
+    job.finish();
+    CHECK(contains(job[0].error(), spans));
+    CHECK(contains(job[0].output(), "state 0\n"));
+}
+
+// The receiver's kernel writes into memory of a process that has ended.
+TEST_CASE("a message is received from a rank of another host of the NVLink domain whose process has ended",
+          "[fabric]") {
+    const Folder folder;
+    const std::string go = folder.path / "go";
+    DomainJob job(2, 1, 1);
+    job.start({"init", "await " + go, "receive 20000", "state", "destroy"});
+    job.start({"init", "send 20000", "destroy"});
+    job.finish(1);
+    std::ofstream(go).flush();
+    job.finish(0);
+    CHECK(contains(job[0].error(), spans));
+    CHECK(contains(job[0].output(), "state 0\n"));
+}
+
+// As in hosts_test.cpp: the reports of rank 2 would pass through rank 0.
+TEST_CASE("a rank whose messages wait in an NVLink domain while a leader on the way has died gets an error",
+          "[fabric]") {
+    DomainJob job(3, 1, 1);
+    job.start({"init", "say ready", "pause"});
+    job.start({"init", "receive 100", "error", "destroy"});
+    job.start({"init", "say ready", "pause"});
+    for (const int rank : {0, 2}) REQUIRE(job[rank].says("ready"));
+    job[0].kill(SIGKILL);
+    job[0].wait();
+    job.finish(1);
+    INFO(job[1].output());
+    CHECK(contains(job[1].output(), "error 6"));
+    CHECK(contains(job[1].output(), "reports between rank 1 and rank 2"));
+    job[2].kill(SIGKILL);
+    job[2].wait();
+}
+
+TEST_CASE("messages between hosts of one NVLink domain that differ, or do not come, name the rank", "[fabric]") {
+    DomainJob different(2, 1, 1);
+    different.start({"init", "send 100", "error", "destroy"});
+    different.start({"init", "receive 101", "error", "destroy"});
+    different.finish();
+    DomainJob late(3, 1, 1);
+    late.variables.push_back("WEFT_TIMEOUT_MS=1000");
+    late.start({"init", "receive 100", "error", "destroy"});
+    for (const int rank : {1, 2}) {
+        (void)rank;
+        late.start({"init", "error", "destroy"});
+    }
+    late.finish();
+    for (const int rank : {0, 1}) {
+        INFO(different[rank].output() << late[rank].output());
+        CHECK(contains(different[rank].output(),
+                       "rank 0 called weftSend with 100 uint32 for rank 1, which called "
+                       "weftRecv with 101 uint32 from rank 0"));
+        CHECK(contains(late[rank].output(), "the kernel of rank 0 waited 1.0 s for messages"));
+        CHECK(contains(late[rank].output(), "rank 2 (pid "));
     }
 }
 

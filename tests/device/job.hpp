@@ -36,6 +36,7 @@ class Job {
     std::vector<std::string> variables{"WEFT_DEBUG=WARN"};
     std::string algo;
     int processes_a_host = 0;  // 0: all on one
+    int started() const { return int(processes_.size()); }
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     // That it ends in order, having given back everything.
     void finish(int process) {

@@ -338,12 +338,126 @@ struct Worker {
         tell("error", weftSignal(0, 0, 0, 0, comms[0], streams[0]->weft()));
         tell("end of window", weftCommWindowDeregister(comms[0], window));
     }
+    // Forty messages to each other rank and as many from it, in one group, of sizes around so many elements.
+    void crossing(size_t elements) {
+        constexpr size_t each = 40;
+        const auto size = [&](size_t number) { return number * elements / each + number % 3; };
+        const size_t room = elements + 3;
+        const auto value = [&](int from, int to, size_t number, size_t i) {
+            return uint32_t(from * 1'000'003 + to * 10'007 + int(number) * 101) + uint32_t(i);
+        };
+        struct Message {
+            size_t index;
+            int peer;
+            size_t number;
+            std::unique_ptr<DeviceBuffer> from, to;
+        };
+        std::vector<Message> all;
+        for (int index = 0; index < count; ++index)
+            for (int peer = 0; peer < ranks; ++peer)
+                for (size_t number = 0; peer != first + index && number < each; ++number) {
+                    std::vector<uint32_t> values;
+                    for (size_t i = 0; i < size(number); ++i) values.push_back(value(first + index, peer, number, i));
+                    all.push_back({size_t(index), peer, number, std::make_unique<DeviceBuffer>(device(index), room * 4),
+                                   std::make_unique<DeviceBuffer>(device(index), room * 4)});
+                    all.back().from->write(values.data(), values.size() * 4);
+                }
+        demand(weftGroupStart());
+        for (const Message& one : all) {
+            weftComm_t comm = comms[one.index];
+            const weftStream_t stream = streams[one.index]->weft();
+            demand(weftSend(one.from->data(), size(one.number), weftUint32, one.peer, comm, stream));
+            demand(weftRecv(one.to->data(), size(one.number), weftUint32, one.peer, comm, stream));
+        }
+        demand(weftGroupEnd());
+        for (const auto& stream : streams) stream->finish();
+        for (const Message& one : all) {
+            std::vector<uint32_t> right;
+            for (size_t i = 0; i < size(one.number); ++i)
+                right.push_back(value(one.peer, first + int(one.index), one.number, i));
+            tell_unlike(*one.to, right, "wrong crossing message");
+        }
+    }
+    // An all-to-all with counts on the device, around so many elements, which another round changes.
+    void counted(size_t elements) {
+        const size_t n = size_t(ranks), room = n * (elements + 3 * n);
+        const auto sent = [&](size_t from, size_t to, size_t round) {
+            return (from + to + round) % 4 == 0 ? 0 : elements + (from * n + to + round) % (3 * n);
+        };
+        const auto value = [&](size_t from, size_t to, size_t i) { return uint32_t(from * 100'003 + to * 1'009 + i); };
+        for (size_t round = 0; round < 3; ++round) {
+            std::vector<std::unique_ptr<DeviceBuffer>> from, to;
+            std::vector<std::unique_ptr<Numbers>> numbers;
+            std::vector<std::vector<uint32_t>> right;
+            demand(weftGroupStart());
+            for (int index = 0; index < count; ++index) {
+                const auto own = size_t(first + index);
+                std::vector<uint32_t> values, &expected = right.emplace_back();
+                std::vector<size_t> counts, places, received, receive_places;
+                for (size_t peer = 0; peer < n; ++peer) {
+                    places.push_back(values.size());
+                    counts.push_back(sent(own, peer, round));
+                    for (size_t i = 0; i < counts.back(); ++i) values.push_back(value(own, peer, i));
+                    receive_places.push_back(expected.size());
+                    received.push_back(sent(peer, own, round));
+                    for (size_t i = 0; i < received.back(); ++i) expected.push_back(value(peer, own, i));
+                }
+                from.push_back(std::make_unique<DeviceBuffer>(device(index), room * 4));
+                to.push_back(std::make_unique<DeviceBuffer>(device(index), room * 4));
+                from.back()->write(values.data(), values.size() * 4);
+                for (const auto* each : {&counts, &places, &received, &receive_places})
+                    numbers.push_back(std::make_unique<Numbers>(device(index), *each));
+                const auto* const its = &numbers[size_t(index) * 4];
+                demand(weftAlltoAllvDeviceCounts(from.back()->data(), its[0]->data(), its[1]->data(), to.back()->data(),
+                                                 its[2]->data(), its[3]->data(), weftUint32, comms[size_t(index)],
+                                                 streams[size_t(index)]->weft()));
+            }
+            demand(weftGroupEnd());
+            for (const auto& stream : streams) stream->finish();
+            for (size_t index = 0; index < right.size(); ++index)
+                tell_unlike(*to[index], right[index], "wrong counted parts");
+        }
+    }
+    int other_end() const { return first == ranks - 1 ? 0 : ranks - 1; }
     // Waits for a message of the last rank's, or as the last one of the first's, which never sends one.
     void receive(size_t elements) {
         const DeviceBuffer buffer(device(0), elements * 4);
-        const int from = first == ranks - 1 ? 0 : ranks - 1;
-        tell("receive", weftRecv(buffer.data(), elements, weftUint32, from, comms[0], streams[0]->weft()));
+        tell("receive", weftRecv(buffer.data(), elements, weftUint32, other_end(), comms[0], streams[0]->weft()));
         streams[0]->finish();
+    }
+    // The same in a graph.
+    void receive_in_graph(size_t elements) {
+        const DeviceBuffer buffer(device(0), elements * 4);
+        const Current current(device(0));
+        CUgraph graph = nullptr;
+        CUgraphExec launched = nullptr;
+        demand(cuStreamBeginCapture(streams[0]->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        tell("receive", weftRecv(buffer.data(), elements, weftUint32, other_end(), comms[0], streams[0]->weft()));
+        demand(cuStreamEndCapture(streams[0]->handle, &graph));
+        demand(cuGraphInstantiateWithFlags(&launched, graph, 0));
+        demand(cuGraphDestroy(graph));
+        demand(cuGraphLaunch(launched, streams[0]->handle));
+        streams[0]->finish();
+        demand(cuGraphExecDestroy(launched));
+    }
+    void send(size_t elements) {
+        const DeviceBuffer buffer(device(0), elements * 4);
+        tell("send", weftSend(buffer.data(), elements, weftUint32, other_end(), comms[0], streams[0]->weft()));
+        streams[0]->finish();
+    }
+    // Leaves at once, though its stream comes to the message later, when nobody waits for data of a network any more
+    // (RemoteHealth::departed_us).
+    void send_late(size_t elements) {
+        kept.push_back(std::make_unique<DeviceBuffer>(device(0), elements * 4));
+        demand(cuLaunchHostFunc(
+            streams[0]->handle, [](void*) { usleep(5'700'000); }, nullptr));
+        demand(weftSend(kept[0]->data(), elements, weftUint32, other_end(), comms[0], streams[0]->weft()));
+        destroy();
+    }
+    void tell_state() const {
+        weftResult_t state = weftSuccess;
+        demand(weftCommGetAsyncError(comms[0], &state));
+        test::tell("state " + std::to_string(state));
     }
     // Enqueues calls and leaves at once; the enqueued calls complete.
     void leave(size_t elements) {
@@ -589,16 +703,14 @@ struct Worker {
         }
         test::tell("graphs");
     }
-    // A long message from each rank to the next, in a graph, of buffers that nobody has registered.
+    // A long message from each rank to the next, in a graph, of buffers that nobody has registered. It is launched several
+    // times in a row, and again with other contents.
     void captured_messages(size_t elements) {
         std::vector<std::unique_ptr<DeviceBuffer>> from, to;
         std::vector<CUgraphExec> graphs;
-        for (int index = 0; index < count; ++index) {
+        for (int index = 0; index < count; ++index)
             for (auto* buffers : {&from, &to})
                 buffers->push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 0, kind));
-            const std::vector<uint32_t> own(elements, uint32_t(first + index));
-            from.back()->write(own.data(), elements * 4);
-        }
         for (const auto& stream : streams) {
             const Current current(stream->device);
             demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -618,16 +730,19 @@ struct Worker {
             demand(cuGraphInstantiateWithFlags(&graphs.emplace_back(), graph, 0));
             demand(cuGraphDestroy(graph));
         }
-        for (int round = 0; round < 3; ++round)
-            for (size_t index = 0; index < graphs.size(); ++index) {
-                const Current current(streams[index]->device);
-                demand(cuGraphLaunch(graphs[index], streams[index]->handle));
-            }
-        for (int index = 0; index < count; ++index) {
-            streams[size_t(index)]->finish();
-            const std::vector<uint32_t> expected(elements, uint32_t((first + index + ranks - 1) % ranks));
-            const Bytes got = to[size_t(index)]->read(elements * 4);
-            if (memcmp(got.data(), expected.data(), elements * 4) != 0) test::tell("wrong message");
+        for (const int launches : {3, 1, 2}) {
+            const auto contents = [&](int rank) { return std::vector(elements, uint32_t(rank * 10 + launches)); };
+            for (int index = 0; index < count; ++index)
+                from[size_t(index)]->write(contents(first + index).data(), elements * 4);
+            for (int launch = 0; launch < launches; ++launch)
+                for (size_t index = 0; index < graphs.size(); ++index) {
+                    const Current current(streams[index]->device);
+                    demand(cuGraphLaunch(graphs[index], streams[index]->handle));
+                }
+            for (const auto& stream : streams) stream->finish();
+            for (int index = 0; index < count; ++index)
+                tell_unlike(*to[size_t(index)], contents((first + index + ranks - 1) % ranks), "wrong message");
+            agree(true);  // nobody writes while a peer still reads in place
         }
         for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
         agree(true);
@@ -830,7 +945,14 @@ int main(int count, char** arguments) try {
         if (verb == "copies_late") worker.copies_late();
         if (verb == "in_place") worker.in_place(number);
         if (verb == "messages") worker.messages(number);
+        if (verb == "crossing") worker.crossing(number);
+        if (verb == "counted") worker.counted(number);
         if (verb == "receive") worker.receive(number);
+        if (verb == "receive_in_graph") worker.receive_in_graph(number);
+        if (verb == "send") worker.send(number);
+        if (verb == "send_late") worker.send_late(number);
+        if (verb == "replays") worker.captured_messages(number);
+        if (verb == "state") worker.tell_state();
         if (verb == "window") worker.window(number);
         if (verb == "declare") worker.declare(number);
         if (verb == "captured") worker.captured(number);

@@ -40,7 +40,7 @@ class Domain {
 
     // Whether the ranks have staging memory for the switch, or why it could not be made; equal on all ranks.
     const MulticastJoin& multicast() const { return join_.multicast(); }
-    // Whether fused kernels reach the ranks of all hosts, or why not; equal on all ranks.
+    // Whether kernels reach the memory of all hosts' ranks, or why not; equal on all ranks.
     const FabricJoin& fabric() const { return join_.fabric(); }
 
     // The arguments of kernels, and the ends that the proxy serves.

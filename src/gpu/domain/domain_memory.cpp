@@ -132,6 +132,7 @@ void DomainMemory::bind(MessageArguments& arguments) const {
     arguments.ranks = ranks_.count;
     arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostReports, message_report));
     arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + layout_.message_table);
+    if (fabric_.works) return fabric_.bind(arguments);
     for (const int peer : ranks_.members)
         arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + layout_.messages);
     if (ranks_.remote.empty()) return;
@@ -166,6 +167,7 @@ std::vector<RemoteEnd> DomainMemory::remote_ends() const {
     std::byte* const remote = static_cast<std::byte*>(host_.remote.data());
     std::vector<RemoteEnd> ends =
         connections_.remote_ends(ranks_.rank, {remote, sent_.for_host(), received_.for_host()});
+    if (fabric_.works) return ends;
     for (size_t i = 0; i < ranks_.remote.size(); ++i) {
         ConnectionEnd end{};
         end.slot_bytes = message_slot_bytes;

@@ -32,7 +32,7 @@ class DomainMemory {
     const NetworkSlots& network_slots(bool incoming) const { return incoming ? received_ : sent_; }
     // Staging memory for the switch (multicast_join.hpp), or empty.
     MulticastMemory& multicast() { return multicast_; }
-    // The memory for fused kernels of several hosts (fabric_join.hpp), or without `own`.
+    // The memory for kernels of several hosts (fabric_join.hpp), or without `own`.
     FabricMemory& fabric() { return fabric_; }
     // Gives all memory to the pool: no rank uses it any more.
     void give_to_pool();
@@ -52,7 +52,8 @@ class DomainMemory {
     // The contents of the program memory.
     std::vector<std::byte> programs() const;
 
-    // The ends that the proxy serves. Their words have no addresses before begin().
+    // The ends that the proxy serves, those of messages last; without them if ranks of other hosts are reached by fabric
+    // handles. Their words have no addresses before begin().
     std::vector<RemoteEnd> remote_ends() const;
 
     // Sets the arguments that do not change from launch to launch.

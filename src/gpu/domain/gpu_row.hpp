@@ -56,7 +56,8 @@ struct GpuRow {
     std::atomic<uint64_t> switch_passed[2];
     // By peer: its data may be read; it has read this rank's data.
     StreamWord ready[copying_ranks_max], done[copying_ranks_max];
-    // 1: none of its kernels runs any more and it has unmapped its peers' device memory (release).
+    // 1: none of its kernels runs any more and it has unmapped its peers' device memory (release). For a rank of another
+    // host, as of its leader's last report.
     std::atomic<uint32_t> left;
 };
 

@@ -215,33 +215,55 @@ Status DeviceDiagnosis::check_peers(const std::function<bool(int other, bool die
     return ok();
 }
 
-Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait* block_waits, int64_t still_us) {
-    const auto read = [](const uint64_t& word) {
-        return std::atomic_ref(const_cast<uint64_t&>(word))
-            .load(std::memory_order_acquire);  // pairs with the release store of `polls` in MessageKernel::poll
-    };
-    const auto waits = [&](int block, int other) {
-        const cuda::RankBits& ranks = block_waits[block].ranks;
-        return cuda::RankBits{read(ranks.low), read(ranks.high)}.has(other);
+namespace {
+
+uint64_t word_of_block(const uint64_t& word) {
+    return std::atomic_ref(const_cast<uint64_t&>(word))
+        .load(std::memory_order_acquire);  // pairs with the release store of `polls` in MessageKernel::poll
+}
+cuda::RankBits awaited(const cuda::BlockWait& wait) {
+    return {word_of_block(wait.ranks.low), word_of_block(wait.ranks.high)};
+}
+uint64_t polls_of(const cuda::BlockWait& wait) { return word_of_block(wait.polls); }
+
+}  // namespace
+
+int64_t DepartedPeers::waited_us(const cuda::BlockWait* block_waits, int64_t now_us) {
+    if (const cuda::BlockWait& wait = block_waits[waiting_]; awaited(wait).none() || polls_of(wait) < seen_polls_)
+        since_us_ = 0;
+    for (int block = 0; block < cuda::blocks_max && since_us_ == 0; ++block)
+        if (!awaited(block_waits[block]).none()) waiting_ = block, since_us_ = now_us;
+    seen_polls_ = polls_of(block_waits[waiting_]);
+    return since_us_ == 0 ? 0 : now_us - since_us_;
+}
+
+Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait* block_waits, int64_t still_us,
+                           bool over_hosts) {
+    const auto waits = [&](int block, int other) { return awaited(block_waits[block]).has(other); };
+    // Words over NVLink do not stay on their way.
+    const auto near = [&](int other) { return over_hosts || group.local(other); };
+    const auto departed = [&](int other) {
+        return group.row(other).state.load(std::memory_order_acquire) == RankState::left;
     };
     // A rank that left in order, or whose process ended, has no kernel any more. A rank that left on another host
     // usually closes the connection after its last data, which ProxyConnections::trouble() reports sooner.
     const auto left = [&](int other) {
-        return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
-               (!group.local(other) || group.row(other).gpu.left.load(std::memory_order_acquire) != 0);
+        return departed(other) && (!near(other) || group.row(other).gpu.left.load(std::memory_order_acquire) != 0);
     };
-    // A rank of a dead leader on the way to `other`, which could not report the end of that rank; -1: none.
+    // A rank of an ended leader on the way to `other`, which could not report the end of that rank or of its kernels;
+    // -1: none.
     const auto dead_leader = [&](int other) {
-        const bool early = group.local(other) || still_us < RemoteHealth::departed_us;
-        return early ? -1 : EndedLeaders(group).dead_on_the_way_to(other);
+        if (group.local(other) || still_us < RemoteHealth::departed_us) return -1;
+        const EndedLeaders ended(group);
+        return departed(other) ? ended.on_the_way_to(other) : ended.dead_on_the_way_to(other);
     };
     const auto gone = [&](int other) {
         const bool in_order = left(other);
         if (!in_order && Liveness(group).alive(other)) return dead_leader(other) >= 0;
-        return group.local(other) || still_us >= (in_order ? RemoteHealth::departed_us : RemoteHealth::settled_us);
+        return near(other) || still_us >= (in_order ? RemoteHealth::departed_us : RemoteHealth::settled_us);
     };
     if (gone_ >= 0) {
-        const uint64_t polls = read(block_waits[block_].polls);
+        const uint64_t polls = polls_of(block_waits[block_]);
         const bool still = polls >= polls_ && waits(block_, gone_) && gone(gone_);
         // The block has polled all its messages again since then.
         const bool sure = still && polls >= polls_ + 2;
@@ -260,7 +282,7 @@ Status DepartedPeers::look(const Segment& group, int rank, const cuda::BlockWait
     for (int block = 0; block < cuda::blocks_max && gone_ < 0; ++block)
         for (int other = 0; other < group.ranks() && gone_ < 0; ++other)
             if (waits(block, other) && gone(other)) gone_ = other, block_ = block;
-    if (gone_ >= 0) polls_ = read(block_waits[block_].polls);
+    if (gone_ >= 0) polls_ = polls_of(block_waits[block_]);
     return ok();
 }
 

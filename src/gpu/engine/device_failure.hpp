@@ -61,14 +61,20 @@ struct DeviceDiagnosis {
 // because a leader on the way died. A rank that owes nothing may leave. For one thread.
 class DepartedPeers {
   public:
-    // block_waits: by block. still_us: the time since data came from another host. ok: no such rank, or its last data
-    // may not have been seen yet.
-    Status look(const Segment& group, int rank, const cuda::BlockWait* block_waits, int64_t still_us);
+    // The failure; ok: there is no such rank, or its last data may not have been seen yet. The arrays are by block. Data
+    // of other hosts came still_us ago. With `over_hosts` it comes through device memory.
+    Status look(const Segment& group, int rank, const cuda::BlockWait* block_waits, int64_t still_us, bool over_hosts);
+    // How long a block has been waiting, as seen at each look; 0: none waits.
+    int64_t waited_us(const cuda::BlockWait* block_waits, int64_t now_us);
 
   private:
     // The rank that was gone when a block had polled `polls_` times; -1: none.
     int gone_ = -1, block_ = 0;
     uint64_t polls_ = 0;
+    // Of waited_us(): a block that waits since then, and its polls at the last look; since 0: none.
+    int waiting_ = 0;
+    int64_t since_us_ = 0;
+    uint64_t seen_polls_ = 0;
 };
 
 }  // namespace weft::internal

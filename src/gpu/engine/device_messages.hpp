@@ -14,7 +14,7 @@ namespace weft::internal {
 
 class DeviceMessages {
   public:
-    // remote: the ranks of other hosts.
+    // remote: the ranks that are reached over the network.
     DeviceMessages(int rank, int ranks, const cuda::RankBits& remote)
         : rank_(rank), geometry_{ranks}, remote_(remote) {}
 

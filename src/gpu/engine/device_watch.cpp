@@ -68,12 +68,13 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
         if (!await_health(diagnosis, may_wait)) return;
         found = diagnosis.explain(reports.report, reports.message_report, reports.signal_report);
     } else if (at_others) {
-        // A rank of another host may have sent all its data, which is still on its way.
+        // A rank of another host may have sent all its data over the network, which is still on its way.
         const int64_t stalled_us = network ? network->stalled_us() : 0;
         const cuda::LaunchOrder& launches = gpu_.domain->launches();
         // Kernels of all hosts meet by words over NVLink, which do not stay on their way.
         const bool over_hosts = gpu_.layout.support.fabric;
-        if (over_hosts && launches.working()) network->health().ask();
+        const int64_t waited_us = over_hosts ? departed_.waited_us(reports.block_waits, now_us()) : stalled_us;
+        if (over_hosts && (waited_us > 0 || launches.working())) network->health().ask();
         found = diagnosis.check_peers([&](int other, bool died) {
             if (group.local(other) || over_hosts) return launches.captured() || launches.working();
             return stalled_us > 0 && (!died || stalled_us >= RemoteHealth::settled_us);
@@ -85,7 +86,7 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
         if (!accusing && network) found = network->trouble();
         if (const auto late = found && copies ? copies->overdue(now_us(), look_apart_us) : std::nullopt)
             found = diagnosis.explain(*late, {}, {});
-        if (!accusing && found) found = departed_.look(group, gpu_.rank, reports.block_waits, stalled_us);
+        if (!accusing && found) found = departed_.look(group, gpu_.rank, reports.block_waits, waited_us, over_hosts);
     }
     if (found || !FailureRecord(group).raise(found, gpu_.rank)) return;
     WEFT_LOG_RANK(gpu_.rank, warn, coll, "{}", found.text());

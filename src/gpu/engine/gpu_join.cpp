@@ -184,7 +184,7 @@ Result<bool> GpuJoin::advance() {
     }
     if (const std::string obstacle = gpu_.domain->obstacle(); !obstacle.empty()) gpu_.fall_to_copies(obstacle);
     if (!gpu_.network) return true;
-    auto connected = gpu_.network->connect();
+    auto connected = gpu_.network->connect(!gpu_.domain->fabric().works());
     if (connected && !*connected) WEFT_TRY(check_others(gpu_.network->missing()));
     return connected;
 }

@@ -68,7 +68,8 @@ Status MessageCalls::enqueue(void* stream, std::optional<int> priority, int bloc
                             .threads = unsigned(gpu_.layout.threads),
                             .remote_sync_domain = gpu_.kernels().sync_domains(),
                             .priority = priority};
-    return launcher_.enqueue_served(kernel, shape, stream, arguments_);
+    return arguments_.remote.ranks.none() ? launcher_.enqueue_last(kernel, shape, stream, arguments_)
+                                          : launcher_.enqueue_served(kernel, shape, stream, arguments_);
 }
 
 Status MessageCalls::store(std::span<const MessageItem> items, void* stream, std::optional<int> priority) {

@@ -1,6 +1,6 @@
 // message_arguments.hpp: the arguments of the message kernel, and the memory in which the two ends of a message meet.
-// All ranks of a host can access it. Its layout follows from the number of ranks alone, so no two ranks have to
-// connect. Plain data with the same layout in the host's compiler and the device's.
+// All ranks of a host, or of one NVLink domain of hosts, can access it. Its layout follows from the number of ranks
+// alone, so no two ranks have to connect. Plain data with the same layout in the host's compiler and the device's.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ struct MessageChannelState {
     alignas(128) uint32_t sent, received;  // total slots; only this rank's kernels write them
 };
 
-// The same for the one channel with a peer on another host, except `sent` and `received`. It lies in the rank's own
+// The same for the one channel with a peer that is reached over the network, except `sent` and `received`. It lies in the rank's own
 // pinned memory, and the proxy acts for the peer. The slots are elsewhere (remote_message_slots()).
 struct RemoteMessageArea {
     // The sender (the kernel or the proxy) writes the first line; the receiver writes the second.
@@ -157,7 +157,7 @@ struct MessageArguments {
     struct RemotePeers {
         RankBits ranks;
         std::byte *sent_slots, *received_slots;  // remote_message_slots()
-    } remote;                                    // peers on other hosts
+    } remote;                                    // peers that are reached over the network
     std::byte* areas[ranks_max];                 // of a remote peer: its RemoteMessageArea
     MessageQueue queues[message_queues_max];
     union {

@@ -5,8 +5,8 @@
 // then the header with release. In a zero-copy message the header holds the piece's address instead, and the peer reads
 // it until it consumes the slot.
 // Receiving: the receiver waits for the header with the next number. It compares the mark and length with its own
-// before it copies. For a peer on another host, both directions use this rank's memory on one channel, and the proxy
-// acts for the peer (proxy_connections.hpp).
+// before it copies. For a peer that is reached over the network, both directions use this rank's memory on one channel,
+// and the proxy acts for the peer (proxy_connections.hpp).
 #pragma once
 #include "src/gpu/kernels/kernel_barrier.hpp"
 #include "src/gpu/kernels/kernel_end.hpp"
@@ -305,7 +305,7 @@ class MessageKernel {
     }
     WEFT_DEVICE int peer(const P2pChannel& p2p) const { return a_.queues[p2p.queue].peer; }
     WEFT_DEVICE std::byte* peer_area(const P2pChannel& p2p) const { return a_.areas[peer(p2p)]; }
-    // Null: the peer is on this host.
+    // Null: the peer's memory is reached.
     WEFT_DEVICE RemoteMessageArea* remote(const P2pChannel& p2p) const {
         const int other = peer(p2p);
         return a_.remote.ranks.has(other) ? reinterpret_cast<RemoteMessageArea*>(a_.areas[other]) : nullptr;

@@ -28,7 +28,7 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity
       health_(*segment_) {
     std::vector<std::pair<ConnectionSet*, size_t>> places;
     for (const cuda::RemoteEnd& each : ends) {
-        ConnectionSet& set = sets_[each.end.depth];
+        ConnectionSet& set = sets_[{each.channel == cuda::message_channel_remote, each.end.depth}];
         set.depth = int(each.end.depth);
         places.push_back({&set, set.wanted.size()});
         ConnectionSet::Wanted& wanted = set.wanted.emplace_back();
@@ -36,7 +36,7 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Segment> group, const net::Identity
         wanted.slot_bytes = each.end.slot_bytes;
         (each.incoming ? wanted.source : wanted.target) = each.end.peer;
     }
-    for (auto& [depth, set] : sets_) set.ends.resize(set.wanted.size());
+    for (auto& [kind, set] : sets_) set.ends.resize(set.wanted.size());
     for (const auto& [set, place] : places) {
         ends_.push_back(&set->ends[place]);
         wanted_.push_back(&set->wanted[place]);
@@ -67,14 +67,15 @@ Status DeviceNetwork::listen(const std::vector<cuda::RemoteEnd>& ends, const Reg
         wanted_[i]->slots = ends[i].end.slots;
         wanted_[i]->slot_memory = memory;
     }
-    for (auto& [depth, set] : sets_) WEFT_TRY(connector_.listen(set));
+    for (auto& [kind, set] : sets_) WEFT_TRY(connector_.listen(set));
     return ok();
 }
 
-Result<bool> DeviceNetwork::connect() {
+Result<bool> DeviceNetwork::connect(bool messages) {
     missing_.clear();
     RankSet all;
-    for (auto& [depth, set] : sets_) {
+    for (auto& [kind, set] : sets_) {
+        if (kind.first && !messages) continue;
         RankSet missing;
         auto connected = connector_.connect(set, missing);
         if (!connected) return connected;

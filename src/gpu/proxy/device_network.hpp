@@ -1,6 +1,8 @@
 // device_network.hpp: the connections of a rank's GPU to ranks of other hosts, for step machines and messages, and the
 // proxy that serves them. They are made while the ranks join. It also reports failures of these connections.
 #pragma once
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "src/control/remote_health.hpp"
@@ -24,11 +26,12 @@ class DeviceNetwork {
     // uses until it ends. The slots that are registered are the transport's.
     Status listen(const std::vector<cuda::RemoteEnd>& ends, const RegisteredMemory* sent,
                   const RegisteredMemory* received);
-    // One step of connecting; true when all ends are connected. missing(): the ranks that do not listen yet.
-    Result<bool> connect();
+    // One step of connecting; true when all ends are connected, or all but those of messages. missing(): the ranks that do
+    // not listen yet.
+    Result<bool> connect(bool messages);
     const std::vector<int>& missing() const { return missing_; }
-    // Called before the first call. `ends` (the same, with addresses) and `ended` belong to the rank's domain, which
-    // must outlive this object.
+    // Called before the first call. `ends` (the first of the same ones, with addresses) are connected. They and `ended`
+    // belong to the rank's domain, which must outlive this object.
     Status begin(const std::vector<cuda::RemoteEnd>& ends, const uint32_t* ended);
 
     void launching(bool captured, uint32_t launch, uint32_t blocks) {
@@ -55,7 +58,8 @@ class DeviceNetwork {
     std::shared_ptr<Segment> segment_;
     int rank_;
     Connector connector_;
-    std::map<uint32_t, ConnectionSet> sets_;      // by depth
+    // By whether they are of messages, and depth.
+    std::map<std::pair<bool, uint32_t>, ConnectionSet> sets_;
     std::vector<const BlockEnds*> ends_;          // in the order of the constructor's ends
     std::vector<ConnectionSet::Wanted*> wanted_;  // likewise
     std::vector<int> missing_;

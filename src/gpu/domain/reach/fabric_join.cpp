@@ -40,8 +40,8 @@ Result<bool> FabricJoin::advance() {
         memory_.fabric().works = true;
         if (ranks_.rank == 0)
             WEFT_LOG_RANK(0, info, init,
-                          "one NVLink domain has all {} hosts: kernels reach the memory of all {} ranks, through {} "
-                          "bytes of each device",
+                          "one NVLink domain has all {} hosts: collectives and messages use the memory of all {} "
+                          "ranks, {} bytes of each device",
                           ranks_.other_hosts.size() + 1, ranks_.count, memory_.fabric().own.bytes());
     }
     return stage_ == Stage::works || stage_ == Stage::refused;

@@ -20,7 +20,7 @@ class FabricJoin {
           memory_(memory),
           entries_(ranks, JoinEntries::Readers::all_hosts),
           test_(memory, {ranks.rank, entries_.posting(), memory.fabric().bases, memory.fabric().layout.probe,
-                         memory.fabric().layout.staging}) {}
+                         memory.fabric().layout.message_slots}) {}
 
     // Whether the ranks try it; equal on all ranks.
     bool wanted() const;

@@ -1,5 +1,6 @@
 // fabric_memory.hpp: the memory of a rank that the ranks of all hosts map, if they are in one NVLink domain: flags,
-// packets and staging memory. It lies beside the memory that the ranks of a host share (domain_layout.hpp).
+// packets, channels of messages and staging memory. It lies beside the memory that the ranks of a host share
+// (domain_layout.hpp).
 #pragma once
 #include <vector>
 
@@ -8,15 +9,18 @@
 
 namespace weft::internal::cuda {
 
-// Equal on all ranks. The memory before the staging memory is zero when the domain begins.
+// Equal on all ranks. The memory before the slots of messages is zero when the domain begins.
 struct FabricLayout {
-    size_t staging_bytes, packets, probe, staging, bytes;
+    size_t staging_bytes, packets, probe, messages, message_slots, staging, bytes;
     FabricLayout(int ranks, int64_t staging_wanted) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
         staging_bytes = size_t(staging_wanted) / 256 * 256;
         packets = line(sizeof(RankFlags));
         probe = line(packets + packet_memory_bytes(ranks));
-        staging = line(probe + sizeof(ReachProbe));
+        messages = line(probe + sizeof(ReachProbe));
+        const MessageGeometry geometry{ranks};
+        message_slots = messages + geometry.state_bytes();
+        staging = line(messages + geometry.bytes());
         bytes = staging + staging_bytes;
     }
 };
@@ -38,6 +42,10 @@ struct FabricMemory {
             arguments.inputs[peer] = arguments.outputs[peer] =
                 reinterpret_cast<std::byte*>(bases[peer] + layout.staging);
         }
+    }
+    void bind(MessageArguments& arguments) const {
+        for (size_t peer = 0; peer < bases.size(); ++peer)
+            arguments.areas[peer] = reinterpret_cast<std::byte*>(bases[peer] + layout.messages);
     }
 };
 
