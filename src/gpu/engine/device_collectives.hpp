@@ -8,7 +8,7 @@
 
 #include "src/gpu/engine/device_launcher.hpp"
 #include "src/gpu/engine/gpu_calls.hpp"
-#include "src/gpu/engine/message_calls.hpp"
+#include "src/gpu/engine/messages/message_calls.hpp"
 #include "src/planning/plan_cache.hpp"
 
 namespace weft::internal {

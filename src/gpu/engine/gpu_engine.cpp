@@ -13,7 +13,7 @@
 #include "src/gpu/engine/device_watch.hpp"
 #include "src/gpu/engine/engine_copies.hpp"
 #include "src/gpu/engine/gpu_join.hpp"
-#include "src/gpu/engine/message_calls.hpp"
+#include "src/gpu/engine/messages/message_calls.hpp"
 #include "src/gpu/engine/staged_copies.hpp"
 #include "src/gpu/engine/window_calls.hpp"
 

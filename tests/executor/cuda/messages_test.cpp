@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "src/base/datatype.hpp"
-#include "src/gpu/engine/device_messages.hpp"
+#include "src/gpu/engine/messages/device_messages.hpp"
 #include "src/gpu/kernels/host_kernels.hpp"
 #include "src/gpu/kernels/messages.hpp"
 #include "tests/amount.hpp"

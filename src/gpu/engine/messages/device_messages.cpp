@@ -1,4 +1,4 @@
-#include "src/gpu/engine/device_messages.hpp"
+#include "src/gpu/engine/messages/device_messages.hpp"
 
 #include <algorithm>
 

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "src/gpu/engine/device_launcher.hpp"
-#include "src/gpu/engine/device_messages.hpp"
 #include "src/gpu/engine/gpu_calls.hpp"
+#include "src/gpu/engine/messages/device_messages.hpp"
 #include "src/gpu/kernels/message_arguments.hpp"
 
 namespace weft::internal {

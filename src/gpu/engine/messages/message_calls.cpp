@@ -1,4 +1,4 @@
-#include "src/gpu/engine/message_calls.hpp"
+#include "src/gpu/engine/messages/message_calls.hpp"
 
 #include <algorithm>
 
