@@ -66,7 +66,7 @@ toolkit=${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}
 plan() {
     cat <<'TABLE'
 copy                         1  30  2  gpu_test [copy]                                # the speed of a device copy
-smoke-all-reduce             1  30  2  threads all_reduce 8,64K,1M -n 1 --show algo   # all-reduce by packets
+smoke-all-reduce             1  30  2  threads all_reduce 8,64K,1M,5M,16M -n 1 --show algo   # all-reduce by packets
 smoke-peer-memory            1  30  2  with WEFT_GPU_PACKET_BYTES=64K threads all_reduce 1M -n 1 --show algo  # all-reduce in peers' memory
 smoke-all-gather             1  30  2  threads all_gather 64,1M -n 1 --show algo      # all-gather, packets and peers' memory
 smoke-steps                  1  30  2  with WEFT_ALGO=ring threads all_reduce 64K,1M -n 1 --show algo  # all-reduce by the step machine

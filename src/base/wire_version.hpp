@@ -14,7 +14,7 @@ namespace weft::internal {
 // a segment or on a socket. That is: DeviceFacts, AgreedOptions, a row of Segment, the rank table, check-in, agreed texts,
 // message headers, the contents of flag lines and slots, and zero-copy messages. The handshake stays the same in all
 // revisions.
-inline constexpr uint32_t wire_revision = 22;
+inline constexpr uint32_t wire_revision = 23;
 
 // The form in handshakes and segments: the version, and in the bits above it the revision.
 inline constexpr int wire_version_bits = 20;

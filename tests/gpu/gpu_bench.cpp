@@ -228,7 +228,8 @@ size_t long_bytes() { return small() ? 64 << 10 : 64 << 20; }
 void print_bandwidths(const std::vector<int>& rank_counts, const std::vector<size_t>& sizes, double copy) {
     std::map<std::pair<int, int>, double> least_share;  // of long messages, by technique and ranks
     fmt::print(
-        "\nfloat, sum, size of the whole: us, and the share of the copy's speed at which bytes are moved, packets "
+        "\nfloat, sum, size of the whole: us, and the share of the copy's speed at which bytes are moved, one-shot "
+        "packets "
         "twice,\nof what lies in caches more than all of it\nranks  size      {:29}       us  share\n",
         "technique");
     for (const int n : rank_counts) {

@@ -227,6 +227,29 @@ TEST_CASE("a hundred thousand calls of five thousand random kinds in a row", "[g
     }
 }
 
+TEST_CASE("long messages in overlapping rounds of packets give the bits of rank order, back to back",
+          "[grid][sanitizer]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {2, 3, 8}) {
+        DeviceRanks ranks(n, 1 << 20);
+        for (const int type : {weftFloat32, weftBfloat16, weftFloat64})
+            for (const int blocks : {1, 2}) {
+                const DeviceLaunch launch{Body::packet_two_shot, blocks, 512};
+                Call call = call_of(weftDataType_t(type), weftSum);
+                const size_t most = (size_t(1) << 20) / size_of(call.type);
+                inputs.fill(call, n, small() ? most / 8 - random() % 99 : most - random() % (most / 2), random);
+                ranks.bind(call, placed(launch, Placing::grid));
+                for (int i = 0; i < 5; ++i) ranks.launch();
+                ranks.synchronize();
+                REQUIRE(!ranks.failed());
+                if (const auto where = difference(call, ranks.results(), in_rank_order(call)))
+                    FAIL_CHECK(*where << ": " << blocks << " blocks: " << call.text());
+            }
+    }
+}
+
 TEST_CASE("a captured launch replays", "[grid]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());

@@ -124,8 +124,10 @@ class Execution {
         const Relation later = (program_order_ | barriers_).closed();
         for (size_t i = 0; i < events_.size() && assume_ == Assume::loads_return; ++i)
             for (size_t k = 0; k < events_.size() && events_[i].kind == Kind::read; ++k)
-                if (program_order_.has(i, k) && (events_[k].kind == Kind::arrive || events_[k].kind == Kind::branch))
+                if (program_order_.has(i, k) && (events_[k].kind == Kind::arrive || events_[k].kind == Kind::branch)) {
                     returned_.row[i] |= later.row[k];
+                    if (events_[i].order != Order::weak) served_.row[i] |= later.row[k];
+                }
     }
     // Base causality without the pairs of accesses by different addresses that have no fence between them.
     Relation by_addresses(const Relation& base) const {
@@ -176,7 +178,7 @@ class Execution {
                 for (size_t k = 0; k < i; ++k)
                     if (cause.has(writes[i], writes[k])) return false;
         const Relation communication = reads_from | coherence | from_reads;
-        return (reads_from | returned_ | coherence).acyclic() &&
+        return (reads_from | returned_).acyclic() && (reads_from | served_ | coherence).acyclic() &&
                ((communication & strong_) | (program_order_ & overlaps_)).acyclic() &&
                (reads_from | from_reads).then(cause).irreflexive();
     }
@@ -193,7 +195,7 @@ class Execution {
     Locations locations_;         // the writes of each, in coherence order
     std::vector<size_t> source_;  // of each read
     Relation initial_, program_order_, barriers_, strong_, overlaps_, atomics_;
-    Relation returned_;  // from a read to the writes before which it has its value
+    Relation returned_, served_;  // from a read, or a strong one, to the writes before which it has its value
 };
 
 }  // namespace

@@ -30,7 +30,8 @@ struct Event {
 };
 
 // loads_return: beyond the axioms, what GPUs do. A load has its value before its thread branches on it or passes a barrier
-// of the block, so no write behind that feeds it. Nor does such a write come before the one that feeds it in coherence order.
+// of the block, so no write behind that feeds it. A strong load has been served where all threads' accesses to the location
+// meet. So such a write does not come before the one that feeds it in coherence order either.
 enum class Assume : uint8_t { axioms, loads_return };
 
 // A program in the order of each thread. Every location is 0 at first.

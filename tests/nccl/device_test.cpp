@@ -133,7 +133,7 @@ TEST_CASE("minCTAs, maxCTAs and CTAPolicy of a communicator and of a call limit 
             call.maxCTAs = most;
             demand(ncclGroupStart());
             for (int rank = 0; rank < 2; ++rank)
-                demand(ncclAllReduceConfig(buffers[rank].data(), buffers[rank].data(), count, ncclFloat32, ncclMax,
+                demand(ncclAllReduceConfig(buffers[rank].data(), buffers[rank].data(), count, ncclInt32, ncclMax,
                                            comms[rank], streams[rank].handle, &call));
             demand(ncclGroupEnd());
             for (const Stream& stream : streams) stream.finish();

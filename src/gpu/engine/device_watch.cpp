@@ -74,7 +74,7 @@ void DeviceWatch::look(bool at_others, bool may_wait) try {
         // Kernels of all hosts meet by words over NVLink, which do not stay on their way.
         const bool over_hosts = gpu_.layout.support.fabric;
         const int64_t waited_us = over_hosts ? departed_.waited_us(reports.block_waits, now_us()) : stalled_us;
-        if (over_hosts && (waited_us > 0 || launches.working())) network->health().ask();
+        if (over_hosts && (waited_us > 0 || launches.working() || launches.captured())) network->health().ask();
         found = diagnosis.check_peers([&](int other, bool died) {
             if (group.local(other) || over_hosts) return launches.captured() || launches.working();
             return stalled_us > 0 && (!died || stalled_us >= RemoteHealth::settled_us);

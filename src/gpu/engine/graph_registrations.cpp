@@ -28,6 +28,8 @@ GraphRegistrations::CapturedGraph* GraphRegistrations::graph_of(const cuda::Stre
     return &graphs_.emplace_back(CapturedGraph{capture.capture_id, std::move(life)});
 }
 
+GraphRegistrations::GraphRegistrations(JoinedGpu& gpu) : gpu_(gpu), switch_patience_us_(mapping_patience_us) {}
+
 void GraphRegistrations::add(const void* address, size_t bytes, const cuda::StreamFacts& capture) {
     BufferRegistry& registry = *gpu_.buffer_registry;
     if (const int entry = registry.entry_around(address, bytes); entry >= 0) {
@@ -81,7 +83,7 @@ void GraphRegistrations::add_switched(uint64_t number, const void* address, size
     if (graph->late) return;
     awaited_.push_back(taken);
     awaiting_capture_ = capture.capture_id;
-    awaited_until_us_ = now_us() + mapping_patience_us;
+    awaited_until_us_ = now_us() + switch_patience_us_;
 }
 
 bool GraphRegistrations::awaits_switch() {
@@ -89,12 +91,18 @@ bool GraphRegistrations::awaits_switch() {
     cuda::SwitchedBuffers& switched = *gpu_.domain->switched_buffers();
     switched.look();
     std::erase_if(awaited_, [&](uint64_t number) { return !switched.is_coming(number); });
-    if (awaited_.empty()) return false;
-    if (!gpu_.group->aborted() && now_us() < awaited_until_us_) return true;
+    if (awaited_.empty()) {
+        switch_patience_us_ = mapping_patience_us;
+        return false;
+    }
+    const bool aborted = gpu_.group->aborted();
+    if (!aborted && now_us() < awaited_until_us_) return true;
     awaited_.clear();
+    if (aborted) return false;
+    switch_patience_us_ /= 2;
     for (CapturedGraph& graph : graphs_) graph.late |= graph.capture_id == awaiting_capture_;
     WEFT_LOG_RANK(gpu_.rank, info, mem,
-                  "buffers are staged in a captured call: not all ranks have put theirs behind the switch in a second");
+                  "buffers are staged in a captured call: not all ranks have put theirs behind the switch in time");
     return false;
 }
 

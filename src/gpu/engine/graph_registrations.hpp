@@ -14,7 +14,7 @@ namespace weft::internal {
 class GraphRegistrations {
   public:
     // `gpu` must outlive this object.
-    explicit GraphRegistrations(JoinedGpu& gpu) : gpu_(gpu) {}
+    explicit GraphRegistrations(JoinedGpu& gpu);
 
     // Registers the allocation around a buffer for the graph of the capture, unless the user or the graph has done so.
     // Waits until the other processes have mapped it, a second at most for a graph whose buffers are late. A buffer that
@@ -48,6 +48,8 @@ class GraphRegistrations {
     std::vector<uint64_t> awaited_;  // numbers of the call that is being captured
     uint64_t awaiting_capture_ = 0;
     int64_t awaited_until_us_ = 0;
+    // Halved by each wait in vain, so that ranks whose captures differ do not lose a second in each.
+    int64_t switch_patience_us_;
 };
 
 }  // namespace weft::internal

@@ -172,7 +172,8 @@ class KernelBarrier {
             peer = other;
         } else if (a.timeout_ns != 0 && now - begin > a.timeout_ns) {
             failure = KernelFailure::timeout;
-            // A rank that has not begun keeps others from sending what this thread waits for.
+            // A rank that has not begun keeps others from sending what this thread waits for. One that stops behind its last
+            // announcement is not found.
             if (const int late = a.domain ? self.late_peer() : -1; late >= 0) peer = late;
         }
         if (failure != KernelFailure::none) {

@@ -2,6 +2,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/gpu/kernels/message_arguments.hpp"
 #include "src/segment/first_cause.hpp"
 
 namespace weft::internal {

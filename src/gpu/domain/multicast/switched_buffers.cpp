@@ -41,7 +41,12 @@ bool SwitchedBuffers::Slot::is_around(const void* address, size_t size) const {
 SwitchedBuffers::Slot* SwitchedBuffers::take_slot(uint64_t number, const VmmPiece& piece) {
     size_t place = slots_.size();
     for (size_t i = 0; i < slots_.size(); ++i) {
-        const bool unused = slots_[i].use.load(std::memory_order_acquire) == SlotUse::unused;  // pairs with serve()
+        Slot& slot = slots_[i];
+        const bool unused = slot.use.load(std::memory_order_acquire) == SlotUse::unused;  // pairs with serve()
+        // A buffer that was given up needs no place, though its graph lives on. A later call gets the place.
+        if (slot.users > 0 && is_captured(slot.number) &&
+            step_of(shared(rank_, i).state.load(std::memory_order_acquire)) == step_over)
+            close(slot);
         if (!unused && token_of(slots_[i].number) == token_of(number)) return nullptr;
         if (unused && place == slots_.size()) place = i;
     }
@@ -104,7 +109,7 @@ uint64_t SwitchedBuffers::capture(uint64_t number, const void* address, size_t b
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     const auto facts = describe_pointer(kernels_->driver(), address);
-    if (!facts) return 0;
+    if (!facts || facts->buffer_id == 0) return 0;  // other memory at the address could not be told apart
     for (size_t i = 0; i < slots_.size(); ++i) {
         Slot& slot = slots_[i];
         if (!slot.is_around(address, bytes) || slot.recycled) continue;

@@ -3,9 +3,9 @@
 // too, so no unit has a path of its own. Groups of warps send to one peer each, and take its results.
 // Floating-point numbers use full lines, and others lines with epochs.
 // Rounds of full lines overlap: while a rank sends one, it reduces the one before, and takes the results of the one before
-// that. So links are never idle. A rank that announces an epoch has taken all results up to three epochs earlier, and has
-// seen their lines cleared. All ranks have announced epoch e - 1 when a rank sends in epoch e, so four memories alternate,
-// by the epoch. Rounds of other lines do not overlap, and two memories suffice, as in packets.hpp.
+// that. So links are never idle. A rank that announces epoch e has taken all results up to epoch e - 3, and has seen their
+// lines cleared, or has ended the kernel. All ranks have announced epoch e - 1 when a rank sends in epoch e, so four
+// memories alternate, by the epoch. Rounds of other lines do not overlap, and two memories suffice, as in packets.hpp.
 // Source: Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI Inference", 2025.
 #pragma once
 #include "src/gpu/kernels/packets/packet_line.hpp"
@@ -49,7 +49,8 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
                 const uint32_t number = turn - part * lag;
                 if (!succeeds || number >= round.rounds) continue;
                 if (turn != 0 && (lag != 0 || part == 0)) lines = lines_of(round, number);
-                const bool reused = number + Form::buffers < round.rounds;
+                // The next kernel's first round may use the buffer of the fourth round from the end before this one ends.
+                const bool reused = number + Form::buffers <= round.rounds;
                 succeeds = for_ranks(true, [&](auto fixed) {
                     if (part == 0) return send_units<fixed>(lines, share<fixed>(round), epoch + number);
                     if (part == 1) return reduce_units<fixed>(lines, share<fixed>(round), epoch + number, reused);
@@ -73,7 +74,7 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
         return int((uint32_t(round.lines) + ranks - 1) / ranks);
     }
     // The functions below are of one thread. False: leave. epoch: of the round. reused: the lines
-    // serve another round of this kernel.
+    // may serve another round before this kernel ends.
     template <int fixed>
     WEFT_DEVICE bool send_units(const PacketLines& lines, int share, uint32_t epoch) const {
         return each_peer<fixed>([&](int peer, int first, int stride) {
