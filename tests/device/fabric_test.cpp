@@ -56,6 +56,20 @@ TEST_CASE("hosts of one NVLink domain reach each other's device memory", "[fabri
     }
 }
 
+TEST_CASE("ranks of one NVLink domain choose the same kernels if one host's ranks meet in host memory", "[fabric]") {
+    DomainJob job(2, 2, 1);
+    const Steps steps = {"init", "floats 1000", "floats 100000", "floats 300000", "reduce 300000", "destroy"};
+    for (int process = 0; process < 4; ++process)
+        job.start(steps, process < 2
+                             ? std::string(in_domain) +
+                                   "; fault cuIpcOpenMemHandle 0 201; fault cuMemImportFromShareableHandle 1 101"
+                             : std::string(in_domain));
+    job.finish();
+    CHECK(contains(job[0].error(), "goes through the host's"));
+    CHECK(contains(job[0].error(), spans + std::string("2 hosts")));
+    CHECK(contains(job[0].error(), "packet_two_shot"));
+}
+
 TEST_CASE("messages and uneven parts between hosts of one NVLink domain need no network", "[fabric]") {
     for (const auto& [hosts, processes, each] :
          {std::tuple(2, 1, 1), std::tuple(2, 2, 1), std::tuple(2, 1, 2), std::tuple(3, 1, 1)}) {

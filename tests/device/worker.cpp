@@ -94,6 +94,31 @@ struct Worker {
             test::tell("wrong: element " + std::to_string(wrong - got) + " is " + std::to_string(*wrong) + ", not " +
                        std::to_string(expected));
     }
+    // The kernels for floating-point numbers have limits of their own.
+    void floats(size_t elements) {
+        std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+        demand(weftGroupStart());
+        for (int index = 0; index < count; ++index) {
+            const std::vector<float> input(elements, float(first + index + 1));
+            buffers.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            buffers.back()->write(input.data(), elements * 4);
+            void* const data = buffers.back()->data();
+            demand(weftAllReduce(data, data, elements, weftFloat32, weftSum, comms[size_t(index)],
+                                 streams[size_t(index)]->weft()));
+        }
+        demand(weftGroupEnd());
+        for (const auto& stream : streams) stream->finish();
+        for (const auto& buffer : buffers) {
+            const Bytes got = buffer->read(elements * 4);
+            for (size_t i = 0; i < elements; ++i) {
+                float sum;
+                memcpy(&sum, got.data() + 4 * i, 4);
+                if (sum == float(ranks * (ranks + 1) / 2)) continue;
+                test::tell("wrong: element " + std::to_string(i) + " is " + std::to_string(sum));
+                break;
+            }
+        }
+    }
     // Until the process is killed.
     void run(size_t elements) {
         const DeviceBuffer buffer(device(0), elements * 4);
@@ -922,6 +947,7 @@ int main(int count, char** arguments) try {
         const size_t number = step == verb ? 0 : strtoul(step.c_str() + verb.size(), nullptr, 10);
         if (verb == "init") worker.init();
         if (verb == "reduce") worker.reduce(number, true, true);
+        if (verb == "floats") worker.floats(number);
         if (verb == "launch") worker.reduce(number, true, false);
         if (verb == "run") worker.run(number);
         if (verb == "all") worker.all(number);

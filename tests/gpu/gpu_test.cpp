@@ -234,7 +234,7 @@ TEST_CASE("long messages in overlapping rounds of packets give the bits of rank 
     const WildInputs inputs(random);
     for (const int n : {2, 3, 8}) {
         DeviceRanks ranks(n, 1 << 20);
-        for (const int type : {weftFloat32, weftBfloat16, weftFloat64})
+        for (const int type : virtual_types)
             for (const int blocks : {1, 2}) {
                 const DeviceLaunch launch{Body::packet_two_shot, blocks, 512};
                 Call call = call_of(weftDataType_t(type), weftSum);
