@@ -36,8 +36,8 @@ enum Capability : uint32_t {
 constexpr uint64_t barrier_word(uint32_t epoch, uint32_t fingerprint) { return uint64_t(epoch) << 32 | fingerprint; }
 constexpr uint32_t epoch_of(uint64_t word) { return uint32_t(word >> 32); }
 
-// Packets (packets/packet_line.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its arrival. Full
-// lines carry 16 bytes of data: `epoch0` and `epoch1` are data, too.
+// Packets (packets/packet_line.hpp): a line carries 8 bytes of data and the epoch twice, so that each half proves its
+// arrival. Full lines carry 16 bytes of data: `epoch0` and `epoch1` are data, too.
 struct alignas(16) PacketLine {
     uint32_t data0, epoch0, data1, epoch1;
 };
@@ -100,9 +100,8 @@ constexpr uint32_t packet_lines(int ranks) { return 2u * packet_blocks * uint32_
 // Four buffers, because three rounds of a long message are on their way while peers clear another one.
 inline constexpr uint32_t full_line_buffers = 4;
 inline constexpr uint32_t full_lines_of_block = 2048;  // contributions, and as many results
-constexpr int full_lines_per_sender(int ranks) {
-    return int(full_lines_of_block / uint32_t(ranks) / 8 * 8);
-}  // whole cache lines
+// In whole lines of the cache.
+constexpr int full_lines_per_sender(int ranks) { return int(full_lines_of_block / uint32_t(ranks) / 8 * 8); }
 // The index in the packet memory of any rank.
 constexpr uint32_t full_line_index(int ranks, uint32_t buffer, int block, bool result, int sender, int line) {
     const uint32_t area = (buffer * packet_blocks + uint32_t(block)) * 2 + result;

@@ -73,8 +73,8 @@ class TwoShotPackets : PacketPieces<type, adds, Form::unit_bytes> {
         const uint32_t ranks = uint32_t(this->template ranks<fixed>());
         return int((uint32_t(round.lines) + ranks - 1) / ranks);
     }
-    // The functions below are of one thread. False: leave. epoch: of the round. reused: the lines
-    // may serve another round before this kernel ends.
+    // The functions below are of one thread. False: leave. epoch: of the round. reused: the lines may serve another round
+    // before this kernel ends.
     template <int fixed>
     WEFT_DEVICE bool send_units(const PacketLines& lines, int share, uint32_t epoch) const {
         return each_peer<fixed>([&](int peer, int first, int stride) {
