@@ -16,7 +16,7 @@ constexpr size_t any_size = SIZE_MAX;
 // two-shot does. Packets with epochs double the bytes but need no barrier.
 constexpr FusedRow all_reduce_rows[] = {
     {true, FusedKernel::packet_one_shot, 64 << 10, 16 << 10},
-    {false, FusedKernel::packet_two_shot, 512 << 10, 512 << 10},
+    {false, FusedKernel::packet_two_shot, epoch_packet_bytes, epoch_packet_bytes},
     {false, FusedKernel::peer_two_shot, any_size, any_size},
 };
 constexpr FusedRow parted_rows[] = {

@@ -17,6 +17,9 @@ struct FusedTechniques {
     size_t packet_bytes = 0;  // the longest all-reduce of floating-point numbers by two-shot packets
 };
 
+// The longest all-reduce by two-shot packets that carry epochs, or that pass through host memory.
+inline constexpr size_t epoch_packet_bytes = 512 << 10;
+
 struct FusedRow {
     bool one_shot;       // the technique of all-reduces and collectives with parts; others may use either
     FusedKernel kernel;  // the fastest up to the limit

@@ -224,22 +224,10 @@ TEST_CASE("a message is received from a rank of another host of the NVLink domai
     CHECK(contains(job[0].output(), "state 0\n"));
 }
 
-// As in hosts_test.cpp: the reports of rank 2 would pass through rank 0.
 TEST_CASE("a rank whose messages wait in an NVLink domain while a leader on the way has died gets an error",
           "[fabric]") {
     DomainJob job(3, 1, 1);
-    job.start({"init", "say ready", "pause"});
-    job.start({"init", "receive 100", "error", "destroy"});
-    job.start({"init", "say ready", "pause"});
-    for (const int rank : {0, 2}) REQUIRE(job[rank].says("ready"));
-    job[0].kill(SIGKILL);
-    job[0].wait();
-    job.finish(1);
-    INFO(job[1].output());
-    CHECK(contains(job[1].output(), "error 6"));
-    CHECK(contains(job[1].output(), "reports between rank 1 and rank 2"));
-    job[2].kill(SIGKILL);
-    job[2].wait();
+    check_dead_leader_on_the_way(job);
 }
 
 TEST_CASE("messages between hosts of one NVLink domain that differ, or do not come, name the rank", "[fabric]") {

@@ -140,23 +140,10 @@ TEST_CASE("a process of another host that dies or leaves while others wait for i
         }
 }
 
-// Reports of rank 2 would pass through rank 0, the only other rank, which rank 1 does not wait for.
 TEST_CASE("a rank whose kernels wait while a leader on the way to the other rank has died gets an error", "[hosts]") {
     Job job(3, "gpus 4; leaks fatal", 4);
     job.processes_a_host = 1;
-    job.start({"init", "say ready", "pause"});
-    job.start({"init", "receive 100", "error", "destroy"});
-    job.start({"init", "say ready", "pause"});
-    for (const int rank : {0, 2}) REQUIRE(job[rank].says("ready"));
-    job[0].kill(SIGKILL);
-    job[0].wait();
-    job.finish(1);
-    INFO(job[1].output());
-    CHECK(contains(job[1].output(), "error 6"));
-    CHECK(contains(job[1].output(), "reports between rank 1 and rank 2"));
-    CHECK(contains(job[1].output(), "[host.lost]"));
-    job[2].kill(SIGKILL);
-    job[2].wait();
+    check_dead_leader_on_the_way(job);
 }
 
 // Rank 0 has told the others of its device, and dies before it has forwarded what rank 2 tells late. Rank 2 has all that

@@ -60,4 +60,21 @@ class Job {
     std::vector<std::unique_ptr<Subprocess>> processes_;
 };
 
+// A job of three hosts with one rank each. Rank 1 waits for rank 2, whose reports would pass through rank 0, which dies.
+inline void check_dead_leader_on_the_way(Job& job) {
+    job.start({"init", "say ready", "pause"});
+    job.start({"init", "receive 100", "error", "destroy"});
+    job.start({"init", "say ready", "pause"});
+    for (const int rank : {0, 2}) REQUIRE(job[rank].says("ready"));
+    job[0].kill(SIGKILL);
+    job[0].wait();
+    job.finish(1);
+    INFO(job[1].output());
+    CHECK(contains(job[1].output(), "error 6"));
+    CHECK(contains(job[1].output(), "reports between rank 1 and rank 2"));
+    CHECK(contains(job[1].output(), "[host.lost]"));
+    job[2].kill(SIGKILL);
+    job[2].wait();
+}
+
 }  // namespace weft::internal::test

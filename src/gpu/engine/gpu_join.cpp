@@ -222,7 +222,7 @@ Status GpuJoin::begin(int64_t timeout_ms) {
     gpu_.layout.support.fabric = gpu_.domain->fabric().works();
     // Polls and clears of lines in host memory are slow. A fabric's memory is on devices, also if one host's is not.
     if (!gpu_.layout.support.fabric && !gpu_.domain->fallback_reason().empty())
-        gpu_.layout.block_rules.packet_bytes = std::min(gpu_.layout.block_rules.packet_bytes, size_t(512) << 10);
+        gpu_.layout.block_rules.packet_bytes = std::min(gpu_.layout.block_rules.packet_bytes, epoch_packet_bytes);
     if (const std::string& why = gpu_.domain->fabric().obstacle(); !why.empty() && rank == 0)
         warn_of_device_once("the hosts are in one NVLink domain, but use the network between them: " + why, why);
     if (const std::string& why = gpu_.domain->multicast().obstacle(); !why.empty() && rank == 0)

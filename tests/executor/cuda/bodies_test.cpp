@@ -35,6 +35,22 @@ void check(VirtualRanks& ranks, const Call& call, const Launch& launch) {
         if (got[size_t(rank)] != got[0]) FAIL_CHECK("rank " << rank << " has other bits: " << text(call, launch));
 }
 
+// One of `one_in` ranks starts late.
+void check_with_late_ranks(VirtualRanks& ranks, const Call& call, const Launch& launch, std::mt19937& random,
+                           unsigned one_in) {
+    auto parts = ranks.prepare(call, launch);
+    for (auto& part : parts) {
+        if (random() % one_in == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+        part->start();
+    }
+    std::vector<Bytes> got;
+    for (auto& part : parts) {
+        part->join();
+        got.push_back(part->result());
+    }
+    if (const auto where = difference(call, got, in_rank_order(call))) FAIL_CHECK(*where << ": " << text(call, launch));
+}
+
 Call call_of(int type, int op) {
     Call call;
     call.algorithm = registry::find_algorithm("one_shot");
@@ -137,18 +153,7 @@ TEST_CASE("long messages in overlapping rounds of packets follow each other, wit
             call.tile_bytes = 4096;
             inputs.fill(call, n, random() % (random() % 2 == 0 ? 60'000 : 6'000), random);
             call.in_place = random_flags(n, random);
-            auto parts = ranks.prepare(call, launch);
-            for (auto& part : parts) {
-                if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-                part->start();
-            }
-            std::vector<Bytes> got;
-            for (auto& part : parts) {
-                part->join();
-                got.push_back(part->result());
-            }
-            if (const auto where = difference(call, got, in_rank_order(call)))
-                FAIL_CHECK(*where << ": " << text(call, launch));
+            check_with_late_ranks(ranks, call, launch, random, 4);
         }
     }
 }
@@ -167,18 +172,7 @@ TEST_CASE("many calls of every kind and size in a row, some ranks late, end well
             inputs.fill(call, n, random() % 8 == 0 ? random() % 3000 : random() % 100, random);
             call.in_place = random_flags(n, random);
             if (!can_run(call, launch)) continue;
-            auto parts = ranks.prepare(call, launch);
-            for (auto& part : parts) {
-                if (random() % 32 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-                part->start();
-            }
-            std::vector<Bytes> got;
-            for (auto& part : parts) {
-                part->join();
-                got.push_back(part->result());
-            }
-            if (const auto where = difference(call, got, in_rank_order(call)))
-                FAIL_CHECK(*where << ": " << text(call, launch));
+            check_with_late_ranks(ranks, call, launch, random, 32);
         }
     }
 }

@@ -1,8 +1,6 @@
 // packet_line.hpp: loads and stores of packet lines, which need no fence. Each half of a line proves its arrival by itself,
 // in one of two forms.
 #pragma once
-#include <type_traits>
-
 #include "src/gpu/kernels/device.hpp"
 #include "src/gpu/kernels/kernel_arguments.hpp"
 

@@ -8,6 +8,8 @@
 // memories alternate, by the epoch. Rounds of other lines do not overlap, and two memories suffice, as in packets.hpp.
 // Source: Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI Inference", 2025.
 #pragma once
+#include <type_traits>
+
 #include "src/gpu/kernels/packets/packet_line.hpp"
 #include "src/gpu/kernels/packets/packet_pieces.hpp"
 
